@@ -1,0 +1,1 @@
+//! The karpenter.sh and karpenter.kwok.sh resources as Kubernetes sees them

@@ -1,0 +1,1 @@
+//! The live index of the cluster

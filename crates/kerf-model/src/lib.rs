@@ -1,0 +1,1 @@
+//! The vocabulary of decisions: resources, requirements, taints, instance types, money

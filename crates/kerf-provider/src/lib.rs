@@ -1,0 +1,1 @@
+//! The cloud-provider contract and the KWOK provider

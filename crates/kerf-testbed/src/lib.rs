@@ -1,0 +1,1 @@
+//! A whole Kubernetes cluster in one process, in real or virtual time

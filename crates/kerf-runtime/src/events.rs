@@ -1,0 +1,223 @@
+//! Kubernetes events: what the operator tells the owner of an object, in `kubectl describe`.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::SignedDuration;
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::Clock;
+
+/// The same thing is said about the same object at most once in this time, unless the event asks for another.
+const REPEAT_AFTER: Duration = Duration::from_mins(2);
+
+/// More events than this waiting means that the API server does not take them; the newest are dropped then,
+/// because a reconcile must never wait for its own commentary.
+const WAITING_AT_MOST: usize = 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Normal,
+    Warning,
+}
+
+/// Something worth telling about an object.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    pub about: ObjectReference,
+    pub severity: Severity,
+    pub reason: &'static str,
+    pub message: String,
+    /// Notices with the same reason and the same values here count as one. Empty: every one is published.
+    pub same_if: Vec<String>,
+    pub repeat_after: Duration,
+}
+
+impl Notice {
+    /// A notice that is told once in two minutes per object.
+    pub fn about<K>(object: &K, severity: Severity, reason: &'static str, message: String) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let same_if = vec![object.uid().unwrap_or_else(|| object.name_any())];
+        let about = object.object_ref(&());
+        Self { about, severity, reason, message, same_if, repeat_after: REPEAT_AFTER }
+    }
+
+    pub fn same_if(self, values: Vec<String>) -> Self {
+        Self { same_if: values, ..self }
+    }
+
+    pub fn repeat_after(self, window: Duration) -> Self {
+        Self { repeat_after: window, ..self }
+    }
+}
+
+/// Takes notices from any task and publishes them in the background. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    clock: Clock,
+    component: &'static str,
+    /// When each notice may be repeated.
+    quiet_until: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    outbox: mpsc::Sender<Event>,
+}
+
+impl Recorder {
+    /// The recorder and the task that publishes for it; the task ends with `stop` or with the last recorder.
+    pub fn new(
+        client: Client,
+        clock: Clock,
+        component: &'static str,
+        stop: CancellationToken,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let (outbox, waiting) = mpsc::channel(WAITING_AT_MOST);
+        let recorder = Self { clock, component, quiet_until: Arc::default(), outbox };
+        (recorder, publish(client, waiting, stop))
+    }
+
+    pub fn record(&self, notice: Notice) {
+        let now = self.clock.now();
+        if !self.is_new(&notice, now) {
+            return;
+        }
+        let reason = notice.reason;
+        if self.outbox.try_send(event(notice, self.component, now)).is_err() {
+            warn!(reason, "event dropped: too many are waiting for the API server");
+        }
+    }
+
+    fn is_new(&self, notice: &Notice, now: Timestamp) -> bool {
+        if notice.same_if.is_empty() {
+            return true;
+        }
+        let key = format!("{}-{}", notice.reason.to_lowercase(), notice.same_if.join("-"));
+        let mut quiet_until = self.quiet_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if quiet_until.get(&key).is_some_and(|until| now < *until) {
+            return false;
+        }
+        quiet_until.retain(|_, until| now < *until);
+        let window = SignedDuration::try_from(notice.repeat_after).unwrap_or(SignedDuration::MAX);
+        quiet_until.insert(key, now.checked_add(window).unwrap_or(Timestamp::MAX));
+        true
+    }
+}
+
+fn event(notice: Notice, component: &str, now: Timestamp) -> Event {
+    let name = notice.about.name.as_deref().unwrap_or_default();
+    // Events of cluster-scoped objects live in `default`, where `kubectl describe` looks for them.
+    let namespace = notice.about.namespace.clone().unwrap_or_else(|| "default".into());
+    let kind = match notice.severity {
+        Severity::Normal => "Normal",
+        Severity::Warning => "Warning",
+    };
+    Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}.")),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        involved_object: notice.about,
+        reason: Some(notice.reason.into()),
+        message: Some(notice.message),
+        type_: Some(kind.into()),
+        source: Some(EventSource { component: Some(component.into()), host: None }),
+        reporting_component: Some(component.into()),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        count: Some(1),
+        ..Event::default()
+    }
+}
+
+async fn publish(client: Client, mut waiting: mpsc::Receiver<Event>, stop: CancellationToken) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            event = waiting.recv() => match event {
+                Some(event) => event,
+                None => return,
+            },
+        };
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        // Events are best effort, as everywhere in Kubernetes: one that cannot be written is not retried.
+        if let Err(error) = events.create(&PostParams::default(), &event).await {
+            debug!(%error, reason = event.reason, "event was not taken");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    fn recorder() -> (Recorder, mpsc::Receiver<Event>) {
+        let (outbox, waiting) = mpsc::channel(8);
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        (Recorder { clock, component: "karpenter", quiet_until: Arc::default(), outbox }, waiting)
+    }
+
+    fn node(name: &str, uid: &str) -> Node {
+        let metadata =
+            ObjectMeta { name: Some(name.into()), uid: Some(uid.into()), ..ObjectMeta::default() };
+        Node { metadata, ..Node::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_notice_is_published_again_only_after_its_window() {
+        let (recorder, mut waiting) = recorder();
+        let notice = || Notice::about(&node("n", "u"), Severity::Normal, "Nominated", "m".into());
+        recorder.record(notice());
+        recorder.record(notice());
+        tokio::time::advance(Duration::from_secs(119)).await;
+        recorder.record(notice());
+        assert!(waiting.try_recv().is_ok());
+        assert!(waiting.try_recv().is_err(), "told twice within two minutes");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        recorder.record(notice());
+        assert!(waiting.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_object_or_reason_is_another_notice() {
+        let (recorder, mut waiting) = recorder();
+        for (uid, reason) in [("u", "Nominated"), ("v", "Nominated"), ("u", "Evicted")] {
+            recorder.record(Notice::about(&node("n", uid), Severity::Normal, reason, "m".into()));
+        }
+        for _ in 0..3 {
+            assert!(waiting.try_recv().is_ok());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_lies_in_the_namespace_of_its_object_or_in_default() {
+        let pod = Pod {
+            metadata: ObjectMeta { namespace: Some("shop".into()), ..ObjectMeta::default() },
+            ..Pod::default()
+        };
+        let of_pod = Notice::about(&pod, Severity::Warning, "R", "m".into());
+        let of_node = Notice::about(&node("n", "u"), Severity::Warning, "R", "m".into());
+        for (notice, namespace) in [(of_pod, "shop"), (of_node, "default")] {
+            let event = event(notice, "karpenter", Timestamp::UNIX_EPOCH);
+            assert_eq!(event.metadata.namespace.as_deref(), Some(namespace));
+            assert_eq!(event.type_.as_deref(), Some("Warning"));
+        }
+    }
+}

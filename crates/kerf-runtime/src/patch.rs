@@ -1,0 +1,149 @@
+//! Writing back an object that was changed in memory: only what changed, and only if nobody was faster.
+
+use std::fmt::Debug;
+
+use kube::{
+    Api, Resource,
+    api::{Patch, PatchParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+/// Whether a write may go on top of changes that the writer has not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// The server answers 409 if the object is not the one the change was made on. Needed wherever a
+    /// list is written, because a merge patch replaces lists whole.
+    Optimistic,
+    /// The change is right whatever else happened to the object.
+    None,
+}
+
+/// Sends the difference between `before` and `after`, `status` left aside. `None`: there is none.
+pub async fn patch<K>(api: &Api<K>, before: &K, after: &K, lock: Lock) -> kube::Result<Option<K>>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let Some((name, patch)) = difference(before, after, lock, Part::AllButStatus)? else {
+        return Ok(None);
+    };
+    api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
+}
+
+/// Sends the difference between the `status` of `before` and `after`. `None`: there is none.
+pub async fn patch_status<K>(
+    api: &Api<K>,
+    before: &K,
+    after: &K,
+    lock: Lock,
+) -> kube::Result<Option<K>>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let Some((name, patch)) = difference(before, after, lock, Part::Status)? else {
+        return Ok(None);
+    };
+    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    AllButStatus,
+    Status,
+}
+
+fn difference<K: Resource + Serialize>(
+    before: &K,
+    after: &K,
+    lock: Lock,
+    part: Part,
+) -> kube::Result<Option<(String, Value)>> {
+    let to_value = |k: &K| serde_json::to_value(k).map_err(kube::Error::SerdeError);
+    let mut changes = merge_patch(&to_value(before)?, &to_value(after)?);
+    match part {
+        Part::AllButStatus => {
+            changes.remove("status");
+        }
+        Part::Status => changes.retain(|field, _| field == "status"),
+    }
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    if lock == Lock::Optimistic
+        && let Some(version) = &before.meta().resource_version
+    {
+        let metadata = changes.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(metadata) = metadata {
+            metadata.insert("resourceVersion".into(), Value::String(version.clone()));
+        }
+    }
+    let name = before.meta().name.clone().unwrap_or_default();
+    Ok(Some((name, Value::Object(changes))))
+}
+
+/// The merge patch (RFC 7396) that turns `before` into `after`; empty when they are equal.
+fn merge_patch(before: &Value, after: &Value) -> Map<String, Value> {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return Map::new() };
+    let mut patch = Map::new();
+    for (field, new) in after {
+        match before.get(field) {
+            Some(old) if old == new => {}
+            Some(old @ Value::Object(_)) if new.is_object() => {
+                patch.insert(field.clone(), Value::Object(merge_patch(old, new)));
+            }
+            _ => {
+                patch.insert(field.clone(), new.clone());
+            }
+        }
+    }
+    for field in before.keys() {
+        if !after.contains_key(field) {
+            patch.insert(field.clone(), Value::Null);
+        }
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::json;
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_merge_patch_holds_what_changed_and_nulls_for_what_is_gone() {
+        let cases = [
+            (json!({"a": 1}), json!({"a": 1}), json!({})),
+            (json!({"a": 1}), json!({"a": 2, "b": 3}), json!({"a": 2, "b": 3})),
+            (
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"c": 3}}),
+                json!({"a": {"b": null, "c": 3}}),
+            ),
+            (json!({"a": [1, 2]}), json!({"a": [2]}), json!({"a": [2]})),
+            (json!({"a": {"b": 1}}), json!({"a": "x"}), json!({"a": "x"})),
+        ];
+        for (before, after, patch) in cases {
+            assert_eq!(Value::Object(merge_patch(&before, &after)), patch, "{before} -> {after}");
+        }
+    }
+
+    #[test]
+    fn the_lock_carries_the_version_that_was_read_and_status_travels_alone() {
+        let before = node(json!({"metadata": {"name": "n", "resourceVersion": "7"}}));
+        let mut after = before.clone();
+        after.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+        after.status = Some(serde_json::from_value(json!({"phase": "Running"})).unwrap());
+        let get = |lock, part| difference(&before, &after, lock, part).unwrap().unwrap().1;
+        assert_eq!(
+            get(Lock::Optimistic, Part::AllButStatus),
+            json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}})
+        );
+        assert_eq!(get(Lock::None, Part::Status), json!({"status": {"phase": "Running"}}));
+        assert!(difference(&before, &before, Lock::Optimistic, Part::Status).unwrap().is_none());
+    }
+}

@@ -1,1 +1,25 @@
-//! The vocabulary of decisions: resources, requirements, taints, instance types, money
+//! The vocabulary of decisions: resources, requirements, taints, instance types, money, pods and nodes
+//! as scheduling sees them, and the snapshot that decisions are made from.
+//!
+//! Pure values and their algebra. Conversions from the Kubernetes API sit at the edge (`from_api`, `From`);
+//! nothing in here knows a client, a task or a clock.
+
+pub mod catalogue;
+pub mod instance_type;
+pub mod labels;
+pub mod price;
+pub mod quantity;
+pub mod requirement;
+pub mod requirements;
+pub mod resources;
+pub mod taint;
+
+pub use catalogue::{MAX_INSTANCE_TYPES, MinValuesPolicy, TooFewValues};
+pub use instance_type::{AllocatableGroup, InstanceType, Offering, Overhead};
+pub use labels::{KnownLabels, Labels};
+pub use price::Price;
+pub use quantity::Quantity;
+pub use requirement::{Expression, Operator, Requirement};
+pub use requirements::{Incompatible, Requirements, Undefined};
+pub use resources::Resources;
+pub use taint::{Effect, Taint, Toleration};

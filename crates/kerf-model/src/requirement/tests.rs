@@ -1,0 +1,184 @@
+use super::*;
+
+/// `In a b`, `NotIn a`, `Exists`, `Gt 5`, several joined by `&`, with `min 3` last.
+fn requirement(text: &str) -> Requirement {
+    text.split('&')
+        .map(|part| {
+            let mut words = part.split_whitespace();
+            let operator: Operator = words.next().unwrap().parse().unwrap();
+            let mut values: Vec<_> = words.map(str::to_owned).collect();
+            let min = values.iter().position(|word| word == "min").map(|at| {
+                let min = values[at + 1].parse().unwrap();
+                values.truncate(at);
+                min
+            });
+            Requirement::new("key", operator, values).with_min_values(min)
+        })
+        .reduce(|a, b| a.intersection(&b))
+        .unwrap()
+}
+
+fn printed(requirement: &Requirement) -> String {
+    requirement.to_string().strip_prefix("key ").unwrap().to_owned()
+}
+
+#[test]
+fn every_operator_has_its_set() {
+    for (text, shape, within, without) in [
+        ("In a b", "In [a b]", vec!["a", "b"], vec!["c", ""]),
+        ("In", "DoesNotExist", vec![], vec!["a", ""]),
+        ("NotIn a", "NotIn [a]", vec!["b", "", "7"], vec!["a"]),
+        ("Exists", "Exists", vec!["a", "", "7"], vec![]),
+        ("DoesNotExist", "DoesNotExist", vec![], vec!["a", ""]),
+        ("Gt 5", "Exists >=6", vec!["6", "+7"], vec!["5", "a", "", "6.5"]),
+        ("Gte 5", "Exists >=5", vec!["5", "6"], vec!["4", "a"]),
+        ("Lt 5", "Exists <=4", vec!["4", "-1"], vec!["5", "a"]),
+        ("Lte 5", "Exists <=5", vec!["5"], vec!["6", "a"]),
+        ("Gt 9223372036854775807", "DoesNotExist", vec![], vec!["9223372036854775807"]),
+        ("Lt -9223372036854775808", "DoesNotExist", vec![], vec!["0"]),
+        ("Gt x", "Exists >=1", vec!["1"], vec!["0"]),
+    ] {
+        let requirement = requirement(text);
+        assert_eq!(printed(&requirement), shape, "{text}");
+        for value in within {
+            assert!(requirement.has(value), "{text} has {value:?}");
+        }
+        for value in without {
+            assert!(!requirement.has(value), "{text} has not {value:?}");
+        }
+    }
+}
+
+#[test]
+fn intersections_narrow() {
+    for (a, b, expect) in [
+        ("In a b", "In b c", "In [b]"),
+        ("In a", "In b", "DoesNotExist"),
+        ("In a b", "NotIn b", "In [a]"),
+        ("NotIn a", "In a", "DoesNotExist"),
+        ("NotIn a", "NotIn b", "NotIn [a b]"),
+        ("NotIn a", "Exists", "NotIn [a]"),
+        ("Exists", "Exists", "Exists"),
+        ("Exists", "DoesNotExist", "DoesNotExist"),
+        ("In a", "DoesNotExist", "DoesNotExist"),
+        ("In 1 5 9 x", "Gt 4", "In [5 9]"),
+        ("In 1 5 9 x", "Lt 4", "In [1]"),
+        ("In 1 5 9", "Gte 5 & Lte 5", "In [5]"),
+        ("NotIn 5 20 x", "Gt 4 & Lt 10", "NotIn [5] >=5 <=9"),
+        ("Gt 5", "Lt 3", "DoesNotExist"),
+        ("Gt 5", "Lt 7", "Exists >=6 <=6"),
+        ("Gt 5", "Gt 7", "Exists >=8"),
+        ("Lte 5", "Lte 3", "Exists <=3"),
+        ("Gt 0", "Gte 0", "Exists >=1"),
+        ("In a min 2", "In a b min 3", "In [a] minValues 3"),
+        ("Gt 5 min 2", "Lt 3", "DoesNotExist minValues 2"),
+        ("Exists min 2", "In a b c", "In [a b c] minValues 2"),
+    ] {
+        let (left, right) = (requirement(a), requirement(b));
+        assert_eq!(printed(&left.intersection(&right)), expect, "{a} ∧ {b}");
+        assert_eq!(printed(&right.intersection(&left)), expect, "{b} ∧ {a}");
+    }
+}
+
+#[test]
+fn intersects_agrees_with_the_intersection_except_for_excluded_ranges() {
+    let shapes = [
+        "In a",
+        "In a b",
+        "In 1",
+        "In 1 9",
+        "NotIn a",
+        "NotIn a b",
+        "NotIn 1",
+        "Exists",
+        "DoesNotExist",
+        "Gt 1",
+        "Lt 1",
+        "Gte 9",
+        "Lte 9",
+        "Gt 1 & Lt 9",
+        "NotIn 5 & Gt 1",
+    ];
+    for a in shapes {
+        for b in shapes {
+            let (left, right) = (requirement(a), requirement(b));
+            let empty = left.intersection(&right).operator() == Operator::DoesNotExist;
+            assert_eq!(left.intersects(&right), !empty, "{a} with {b}");
+            assert_eq!(left.intersects(&right), right.intersects(&left), "{a} with {b}");
+        }
+    }
+    // Five is the only number in range and it is excluded, yet complements are taken to meet.
+    assert!(requirement("NotIn 5").intersects(&requirement("Gte 5 & Lte 5")));
+}
+
+#[test]
+fn any_gives_an_allowed_value() {
+    for (text, expect) in [
+        ("In b a", Some("a")),
+        ("Exists", Some("0")),
+        ("NotIn 0 1", Some("2")),
+        ("Gt 5", Some("6")),
+        ("NotIn 6 7 & Gt 5", Some("8")),
+        ("Lt 0", Some("-1")),
+        ("NotIn -1 & Lt 0", Some("-2")),
+        ("NotIn 5 & Gte 5 & Lte 5", None),
+        ("DoesNotExist", None),
+    ] {
+        let requirement = requirement(text);
+        assert_eq!(requirement.any().as_deref(), expect, "{text}");
+        assert!(requirement.any().is_none_or(|value| requirement.has(&value)), "{text}");
+    }
+}
+
+#[test]
+fn prints_five_values_and_counts_the_rest() {
+    assert_eq!(printed(&requirement("In g f e d c b a")), "In [a b c d e and 2 others]");
+    assert_eq!(printed(&requirement("In a min 1")), "In [a] minValues 1");
+}
+
+#[test]
+fn api_form_keeps_bounds_and_exclusions() {
+    let api = |text: &str| {
+        let expressions = requirement(text).expressions();
+        let parts: Vec<_> = expressions
+            .iter()
+            .map(|entry| {
+                let min = entry.min_values.map(|min| format!(" min {min}")).unwrap_or_default();
+                format!("{} {}{min}", entry.operator, entry.values.join(" ")).trim().to_owned()
+            })
+            .collect();
+        let again = expressions
+            .iter()
+            .map(|entry| {
+                Requirement::new(&entry.key, entry.operator, &entry.values)
+                    .with_min_values(entry.min_values)
+            })
+            .reduce(|a, b| a.intersection(&b));
+        assert_eq!(again, Some(requirement(text)), "{text} does not come back");
+        parts.join(", ")
+    };
+    assert_eq!(api("In b a"), "In a b");
+    assert_eq!(api("NotIn a"), "NotIn a");
+    assert_eq!(api("Exists min 2"), "Exists  min 2");
+    assert_eq!(api("DoesNotExist"), "DoesNotExist");
+    assert_eq!(api("Gt 5"), "Gte 6");
+    assert_eq!(api("Lt 5 min 3"), "Lte 4 min 3");
+    assert_eq!(api("Gt 5 min 2 & Lt 9"), "Gte 6 min 2, Lte 8 min 2");
+    assert_eq!(api("NotIn 7 & Gt 5"), "Gte 6, NotIn 7");
+}
+
+#[test]
+fn rejects_unknown_operator() {
+    assert!("in".parse::<Operator>().unwrap_err().to_string().contains("\"in\""));
+}
+
+#[test]
+fn flexibility_of_the_impossible_is_dropped() {
+    assert_eq!(requirement("Gt 9223372036854775807 min 3").min_values(), None);
+}
+
+#[test]
+fn old_label_names_are_rewritten() {
+    let zone = Requirement::is_in("failure-domain.beta.kubernetes.io/zone", ["a"]);
+    assert_eq!(zone.key(), "topology.kubernetes.io/zone");
+}

@@ -1,10 +1,18 @@
 //! What any operator needs and no node knows of: time, queues, leader election, logs, health and metrics endpoints.
 
+pub mod admin;
+pub mod client;
 mod clock;
+pub mod crds;
+pub mod election;
 pub mod events;
+pub mod logging;
+mod metrics;
 pub mod patch;
 mod queue;
+pub mod shutdown;
 
 pub use clock::Clock;
+pub use metrics::Metrics;
 pub use patch::Lock;
 pub use queue::{Backoff, Bucket, Outcome, Queue, Workers};

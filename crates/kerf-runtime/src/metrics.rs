@@ -43,9 +43,9 @@ impl Metrics {
     }
 }
 
-/// Turns the OpenMetrics text that prometheus-client writes into the Prometheus text format 0.0.4.
+/// Turns the `OpenMetrics` text that prometheus-client writes into the Prometheus text format 0.0.4.
 ///
-/// The two differ where it hurts: OpenMetrics names a counter's family without `_total`, so that a
+/// The two differ where it hurts: `OpenMetrics` names a counter's family without `_total`, so that a
 /// scraper of the older format would see `x_total` as a metric without type and help.
 fn prometheus_text(open_metrics: &str) -> String {
     let mut out = String::with_capacity(open_metrics.len());

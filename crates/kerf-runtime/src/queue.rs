@@ -274,7 +274,7 @@ impl<K: Ord + Clone> State<K> {
 
 /// A token bucket that hands out waiting times: a retry takes a token now and runs when it is there.
 #[derive(Debug)]
-struct Tokens {
+pub(crate) struct Tokens {
     bucket: Bucket,
     /// Below zero: tokens that are taken and not there yet.
     level: f64,
@@ -282,11 +282,11 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn full(bucket: Bucket) -> Self {
+    pub(crate) fn full(bucket: Bucket) -> Self {
         Self { bucket, level: f64::from(bucket.burst), at: Instant::now() }
     }
 
-    fn take(&mut self) -> Duration {
+    pub(crate) fn take(&mut self) -> Duration {
         let rate = f64::from(self.bucket.per_second);
         let now = Instant::now();
         let refilled = self.level + now.duration_since(self.at).as_secs_f64() * rate;

@@ -143,7 +143,10 @@ mod tests {
             "process_max_fds",
             "process_start_time_seconds",
         ] {
-            assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}\n{text}");
+            assert!(
+                text.lines().any(|line| line.starts_with(&format!("{name} "))),
+                "{name}\n{text}"
+            );
         }
     }
 }

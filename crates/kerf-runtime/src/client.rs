@@ -1,0 +1,223 @@
+//! Finding the cluster and talking to it: configuration, rate limit, request metrics.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::HeaderValue;
+use kube::{
+    Client, Config,
+    client::ClientBuilder,
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tower::timeout::TimeoutLayer;
+
+use crate::Bucket;
+use limit::RateLimitLayer;
+use telemetry::TelemetryLayer;
+
+mod limit;
+mod telemetry;
+
+pub use telemetry::RequestMetrics;
+
+/// Where a pod finds the namespace it runs in.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How long to wait for the head of a response. The API server itself gives up on a request after a
+/// minute and starts a watch at once, so that a longer silence means a dead connection, which without
+/// this limit would hold up a reconcile for the quarter of an hour that TCP takes to notice.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(65);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "no Kubernetes cluster to connect to: KUBECONFIG is not set, this process does not run in a pod, \
+         and {home} does not exist; set KUBECONFIG to the path of a kubeconfig file"
+    )]
+    NoCluster { home: String },
+    #[error(
+        "cannot read the kubeconfig {paths} that KUBECONFIG names: no such file; \
+         set KUBECONFIG to the path of a kubeconfig file"
+    )]
+    NoKubeconfig { paths: String },
+    #[error("cannot use the kubeconfig {paths}: {source}")]
+    Kubeconfig { paths: String, source: Box<KubeconfigError> },
+    #[error("cannot use the service account of this pod: {0}")]
+    InCluster(#[source] Box<InClusterError>),
+    #[error("cannot set up the connection to {url}: {source}")]
+    Setup { url: String, source: Box<kube::Error> },
+}
+
+/// How to reach the cluster: the files that `KUBECONFIG` names, else the service account of the pod,
+/// else `$HOME/.kube/config`. This is client-go's order; kube-rs asks the pod last.
+pub async fn config() -> Result<Config, Error> {
+    match Source::choose(|name| env::var_os(name), Path::exists)? {
+        Source::Pod => Config::incluster().map_err(|e| Error::InCluster(Box::new(e))),
+        Source::Files(paths) => {
+            let failed =
+                |source| Error::Kubeconfig { paths: join(&paths), source: Box::new(source) };
+            let merged = paths.iter().try_fold(Kubeconfig::default(), |merged, path| {
+                Kubeconfig::read_from(path).and_then(|next| merged.merge(next))
+            });
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(merged.map_err(failed)?, &options).await.map_err(failed)
+        }
+    }
+}
+
+/// The namespace that the operator keeps its own objects in: its pod's, or outside of a cluster the one
+/// of the kubeconfig's context (`default` if that names none).
+pub fn own_namespace(config: &Config) -> String {
+    let of_pod = std::fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
+    match of_pod.trim() {
+        "" => config.default_namespace.clone(),
+        namespace => namespace.to_owned(),
+    }
+}
+
+/// A client that says who it is and counts its requests.
+#[derive(Debug)]
+pub struct Connection<'a> {
+    pub config: Config,
+    pub user_agent: &'a str,
+    pub metrics: &'a RequestMetrics,
+}
+
+impl Connection<'_> {
+    /// For the controllers, which `limit` keeps from flooding the API server.
+    pub fn client(&self, limit: Option<Bucket>) -> Result<Client, Error> {
+        self.build(limit, self.config.clone())
+    }
+
+    /// For leader election. It is not held up behind the requests of the controllers, and it does not
+    /// repeat requests on its own, because the election counts its attempts against a deadline.
+    pub fn election_client(&self) -> Result<Client, Error> {
+        let mut config = self.config.clone();
+        config.default_retry = false;
+        self.build(None, config)
+    }
+
+    fn build(&self, limit: Option<Bucket>, mut config: Config) -> Result<Client, Error> {
+        // Whoever was first wins; it is the same provider.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        if let Ok(agent) = HeaderValue::from_str(self.user_agent) {
+            config.headers.push((http::header::USER_AGENT, agent));
+        }
+        let url = config.cluster_url.to_string();
+        let builder = ClientBuilder::try_from(config)
+            .map_err(|source| Error::Setup { url, source: Box::new(source) })?
+            .with_layer(&TimeoutLayer::new(RESPONSE_TIMEOUT))
+            .with_layer(&TelemetryLayer(self.metrics.clone()));
+        Ok(match limit {
+            Some(bucket) => builder.with_layer(&RateLimitLayer(bucket)).build(),
+            None => builder.build(),
+        })
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Source {
+    Files(Vec<PathBuf>),
+    Pod,
+}
+
+impl Source {
+    fn choose(
+        variable: impl Fn(&str) -> Option<OsString>,
+        exists: impl Fn(&Path) -> bool,
+    ) -> Result<Self, Error> {
+        let named = variable("KUBECONFIG").unwrap_or_default();
+        let named: Vec<_> =
+            env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
+        if !named.is_empty() {
+            // As with kubectl, of several files some may be missing.
+            let (found, missing): (Vec<_>, Vec<_>) = named.into_iter().partition(|p| exists(p));
+            return match found.as_slice() {
+                [] => Err(Error::NoKubeconfig { paths: join(&missing) }),
+                _ => Ok(Self::Files(found)),
+            };
+        }
+        let set = |name| variable(name).is_some_and(|value| !value.is_empty());
+        if set("KUBERNETES_SERVICE_HOST") && set("KUBERNETES_SERVICE_PORT") {
+            return Ok(Self::Pod);
+        }
+        let home = variable("HOME").filter(|home| !home.is_empty());
+        let home = home.map(|home| Path::new(&home).join(".kube/config"));
+        match home {
+            Some(path) if exists(&path) => Ok(Self::Files(vec![path])),
+            Some(path) => Err(Error::NoCluster { home: path.display().to_string() }),
+            None => Err(Error::NoCluster { home: "$HOME/.kube/config".into() }),
+        }
+    }
+}
+
+fn join(paths: &[PathBuf]) -> String {
+    let paths = env::join_paths(paths).unwrap_or_default();
+    OsStr::display(&paths).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Variables, existing files, and what comes of them.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], Result<Source, &'a str>);
+
+    #[test]
+    fn clusters_are_looked_for_in_the_order_of_client_go() {
+        let files = |paths: &[&str]| Ok(Source::Files(paths.iter().map(PathBuf::from).collect()));
+        let pod = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "443")];
+        let home = ("HOME", "/home/me");
+        let cases: [Case<'_>; 9] = [
+            (&[("KUBECONFIG", "/a"), home, pod[0], pod[1]], &["/a"], files(&["/a"])),
+            (&[("KUBECONFIG", "/a:/b:/c")], &["/a", "/c"], files(&["/a", "/c"])),
+            (
+                &[("KUBECONFIG", "/a:/b"), pod[0], pod[1]],
+                &[],
+                Err("cannot read the kubeconfig /a:/b that KUBECONFIG names: no such file; \
+                     set KUBECONFIG to the path of a kubeconfig file"),
+            ),
+            (&[pod[0], pod[1], home], &["/home/me/.kube/config"], Ok(Source::Pod)),
+            (&[pod[0], home], &["/home/me/.kube/config"], files(&["/home/me/.kube/config"])),
+            (&[("KUBECONFIG", ""), pod[0], pod[1]], &[], Ok(Source::Pod)),
+            (
+                &[("KUBECONFIG", ""), home],
+                &["/home/me/.kube/config"],
+                files(&["/home/me/.kube/config"]),
+            ),
+            (
+                &[home],
+                &[],
+                Err(
+                    "no Kubernetes cluster to connect to: KUBECONFIG is not set, this process does not \
+                     run in a pod, and /home/me/.kube/config does not exist; set KUBECONFIG to the path \
+                     of a kubeconfig file",
+                ),
+            ),
+            (
+                &[],
+                &[],
+                Err(
+                    "no Kubernetes cluster to connect to: KUBECONFIG is not set, this process does not \
+                     run in a pod, and $HOME/.kube/config does not exist; set KUBECONFIG to the path of \
+                     a kubeconfig file",
+                ),
+            ),
+        ];
+        for (variables, existing, expected) in cases {
+            let variable = |name: &str| {
+                variables
+                    .iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| OsString::from(value))
+            };
+            let exists = |path: &Path| existing.iter().any(|e| Path::new(e) == path);
+            let chosen = Source::choose(variable, exists).map_err(|e| e.to_string());
+            assert_eq!(chosen, expected.map_err(str::to_owned), "{variables:?}");
+        }
+    }
+}

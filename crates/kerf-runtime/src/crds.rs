@@ -1,0 +1,183 @@
+//! Whether the API server serves the resources that the operator works on.
+
+use std::{fmt, time::Duration};
+
+use kube::Client;
+use tracing::{info, warn};
+
+/// A kind of resource that has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crd {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub plural: &'static str,
+}
+
+impl fmt::Display for Crd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} ({})", self.plural, self.group, self.version)
+    }
+}
+
+/// The server answers, and these are not among what it serves.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cluster does not have the custom resource{} {}", plural(&self.0), list(&self.0))]
+pub struct Missing(pub Vec<Crd>);
+
+fn plural(crds: &[Crd]) -> &'static str {
+    if crds.len() == 1 { "" } else { "s" }
+}
+
+fn list(crds: &[Crd]) -> String {
+    crds.iter().map(Crd::to_string).collect::<Vec<_>>().join(", ")
+}
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Asks the server, as often as it takes to get an answer, whether it serves `crds`.
+///
+/// A server that is down, or does not let us in (yet: role bindings may come after the deployment), is
+/// asked again. A server without the resources is not: someone has to install them.
+pub async fn await_all(client: &Client, url: &str, crds: &[Crd]) -> Result<(), Missing> {
+    let mut wait = FIRST_WAIT;
+    loop {
+        match missing(client, crds).await {
+            Ok(missing) if missing.is_empty() => {
+                info!(url, "connected to the API server");
+                return Ok(());
+            }
+            Ok(missing) => return Err(Missing(missing)),
+            Err(error) => {
+                let error = root_cause(&error);
+                warn!(url, error, retry_in = ?wait, "cannot reach the API server");
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Discovery is open to every authenticated client, so that this needs no rights on the CRDs themselves.
+async fn missing(client: &Client, crds: &[Crd]) -> Result<Vec<Crd>, kube::Error> {
+    let mut missing = Vec::new();
+    let mut served: Option<(&str, &str, Vec<String>)> = None;
+    for crd in crds {
+        let names = match &served {
+            Some((group, version, names)) if (*group, *version) == (crd.group, crd.version) => {
+                names
+            }
+            _ => {
+                let names = served_by(client, crd).await?;
+                &served.insert((crd.group, crd.version, names)).2
+            }
+        };
+        if !names.iter().any(|name| name == crd.plural) {
+            missing.push(*crd);
+        }
+    }
+    Ok(missing)
+}
+
+async fn served_by(client: &Client, crd: &Crd) -> Result<Vec<String>, kube::Error> {
+    let group_version = format!("{}/{}", crd.group, crd.version);
+    match client.list_api_group_resources(&group_version).await {
+        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The innermost error says what happened ("Connection refused"); the outer ones say that a request
+/// failed, which the caller knows.
+fn root_cause(error: &kube::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+    use tokio::time::Instant;
+    use tower::service_fn;
+
+    const POOLS: Crd = Crd { group: "karpenter.sh", version: "v1", plural: "nodepools" };
+    const CLAIMS: Crd = Crd { group: "karpenter.sh", version: "v1", plural: "nodeclaims" };
+    const CLASSES: Crd =
+        Crd { group: "karpenter.kwok.sh", version: "v1alpha1", plural: "kwoknodeclasses" };
+
+    /// A server that fails `failures` times in different ways and then serves `plurals` of karpenter.sh/v1.
+    fn server(failures: u32, plurals: &'static [&'static str]) -> Client {
+        let asked = Arc::new(AtomicU32::new(0));
+        let service = service_fn(move |request: Request<Body>| {
+            let turn = asked.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let answer = |status: u16, body: String| {
+                    Ok(Response::builder()
+                        .status(status)
+                        .body(Body::from(body.into_bytes()))
+                        .unwrap())
+                };
+                if turn < failures {
+                    return match turn % 3 {
+                        0 => Err(std::io::Error::other("connection refused")),
+                        1 => answer(403, "{\"status\":\"Failure\",\"code\":403}".into()),
+                        _ => answer(503, "no healthy upstream".into()),
+                    };
+                }
+                match request.uri().path() {
+                    "/apis/karpenter.sh/v1" => {
+                        let resources: Vec<_> = plurals
+                            .iter()
+                            .map(|name| {
+                                serde_json::json!({"name": name, "singularName": "", "namespaced": false,
+                                                   "kind": "K", "verbs": []})
+                            })
+                            .collect();
+                        let list = serde_json::json!({"kind": "APIResourceList", "apiVersion": "v1",
+                            "groupVersion": "karpenter.sh/v1", "resources": resources});
+                        answer(200, list.to_string())
+                    }
+                    _ => answer(404, "404 page not found\n".into()),
+                }
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_down_is_asked_again_a_little_later_each_time() {
+        let start = Instant::now();
+        let client = server(7, &["nodepools", "nodepools/status", "nodeclaims"]);
+        assert_eq!(await_all(&client, "url", &[POOLS, CLAIMS]).await, Ok(()));
+        assert_eq!(start.elapsed().as_secs(), 1 + 2 + 4 + 8 + 16 + 30 + 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missing_resources_are_named() {
+        for (served, expected) in [
+            (
+                &["nodepools"][..],
+                "the cluster does not have the custom resources nodeclaims.karpenter.sh (v1), \
+                 kwoknodeclasses.karpenter.kwok.sh (v1alpha1)",
+            ),
+            (
+                &["nodepools", "nodeclaims"],
+                "the cluster does not have the custom resource kwoknodeclasses.karpenter.kwok.sh (v1alpha1)",
+            ),
+        ] {
+            let client = server(1, served);
+            let missing = await_all(&client, "url", &[POOLS, CLAIMS, CLASSES]).await.unwrap_err();
+            assert_eq!(missing.to_string(), expected);
+        }
+    }
+}

@@ -1,1 +1,171 @@
-//! The live index of the cluster
+//! The live index: what the operator knows of the cluster from its watches.
+//!
+//! It takes watch events in and answers questions; it never writes to the API server and never waits. Whoever feeds it
+//! gets a [`Change`] back for each event and shows it to the controllers.
+
+mod changes;
+pub mod do_not_disrupt;
+mod node_class;
+mod objects;
+pub mod pods;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Node, Pod},
+};
+use kerf_api::{NodeClaim, NodePool};
+
+pub use changes::{Change, Kind};
+pub use node_class::NodeClass;
+pub use objects::{Delta, Key, Objects};
+
+/// Everything the operator watches, with the look-ups its controllers need.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    pools: Objects<NodePool>,
+    claims: Objects<NodeClaim>,
+    nodes: Objects<Node>,
+    pods: Objects<Pod>,
+    daemon_sets: Objects<DaemonSet>,
+    node_classes: Objects<NodeClass>,
+    pods_by_node: BTreeMap<String, BTreeSet<Key>>,
+    nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
+    claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
+}
+
+/// Nodes and NodeClaims find each other by provider id, and there must be no more than one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSingleMatch {
+    #[error("nothing has this provider id")]
+    NotFound,
+    #[error("{0} objects have the same provider id")]
+    Duplicate(usize),
+}
+
+impl Cluster {
+    pub fn pools(&self) -> &Objects<NodePool> {
+        &self.pools
+    }
+
+    pub fn claims(&self) -> &Objects<NodeClaim> {
+        &self.claims
+    }
+
+    pub fn nodes(&self) -> &Objects<Node> {
+        &self.nodes
+    }
+
+    pub fn pods(&self) -> &Objects<Pod> {
+        &self.pods
+    }
+
+    pub fn daemon_sets(&self) -> &Objects<DaemonSet> {
+        &self.daemon_sets
+    }
+
+    pub fn node_classes(&self) -> &Objects<NodeClass> {
+        &self.node_classes
+    }
+
+    /// Whether every kind has been listed once: before that, what is missing here may only be late.
+    pub fn listed(&self) -> bool {
+        self.pools.listed()
+            && self.claims.listed()
+            && self.nodes.listed()
+            && self.pods.listed()
+            && self.daemon_sets.listed()
+            && self.node_classes.listed()
+    }
+
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        let keys = self.pods_by_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| self.pods.get(key))
+    }
+
+    pub fn node_of(&self, provider_id: &str) -> Result<&Arc<Node>, NoSingleMatch> {
+        single(&self.nodes, &self.nodes_by_provider_id, provider_id)
+    }
+
+    pub fn claim_of(&self, provider_id: &str) -> Result<&Arc<NodeClaim>, NoSingleMatch> {
+        single(&self.claims, &self.claims_by_provider_id, provider_id)
+    }
+
+    /// All nodes with this provider id: the rule is one, but clean-up must find every one.
+    pub fn nodes_of(&self, provider_id: &str) -> impl Iterator<Item = &Arc<Node>> {
+        let keys = self.nodes_by_provider_id.get(provider_id).into_iter().flatten();
+        keys.filter_map(|key| self.nodes.get(key))
+    }
+}
+
+fn single<'a, K>(
+    objects: &'a Objects<K>,
+    by_provider_id: &BTreeMap<String, BTreeSet<Key>>,
+    provider_id: &str,
+) -> Result<&'a Arc<K>, NoSingleMatch> {
+    let keys = by_provider_id.get(provider_id).ok_or(NoSingleMatch::NotFound)?;
+    match keys.len() {
+        1 => keys.first().and_then(|key| objects.get(key)).ok_or(NoSingleMatch::NotFound),
+        several => Err(NoSingleMatch::Duplicate(several)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::NodeSpec;
+    use kube_core::ObjectMeta;
+
+    fn node(name: &str, provider_id: &str) -> Node {
+        Node {
+            metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+            spec: Some(NodeSpec { provider_id: Some(provider_id.into()), ..NodeSpec::default() }),
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn nodes_are_found_by_provider_id_while_there_is_exactly_one() {
+        let mut cluster = Cluster::default();
+        assert_eq!(cluster.node_of("p").unwrap_err(), NoSingleMatch::NotFound);
+        cluster.apply(node("a", "p"));
+        assert_eq!(cluster.node_of("p").unwrap().metadata.name.as_deref(), Some("a"));
+        cluster.apply(node("b", "p"));
+        assert_eq!(cluster.node_of("p").unwrap_err(), NoSingleMatch::Duplicate(2));
+        cluster.apply(node("b", "q"));
+        assert_eq!(cluster.node_of("p").unwrap().metadata.name.as_deref(), Some("a"));
+        cluster.delete(&node("a", "p"));
+        assert_eq!(cluster.node_of("p").unwrap_err(), NoSingleMatch::NotFound);
+    }
+
+    #[test]
+    fn an_empty_provider_id_matches_nothing() {
+        let mut cluster = Cluster::default();
+        cluster.apply(node("a", ""));
+        assert_eq!(cluster.node_of("").unwrap_err(), NoSingleMatch::NotFound);
+    }
+
+    #[test]
+    fn pods_move_between_nodes_and_leave() {
+        let pod = |node: Option<&str>| -> Pod {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "p", "namespace": "ns"}, "spec": {"nodeName": node, "containers": []}
+            }))
+            .unwrap()
+        };
+        let count = |cluster: &Cluster, node| cluster.pods_on(node).count();
+        let mut cluster = Cluster::default();
+        cluster.apply(pod(None));
+        assert_eq!(count(&cluster, ""), 0);
+        cluster.apply(pod(Some("a")));
+        assert_eq!(count(&cluster, "a"), 1);
+        cluster.apply(pod(Some("b")));
+        assert_eq!((count(&cluster, "a"), count(&cluster, "b")), (0, 1));
+        cluster.delete(&pod(Some("b")));
+        assert_eq!(count(&cluster, "b"), 0);
+    }
+}

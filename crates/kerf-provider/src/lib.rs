@@ -1,1 +1,5 @@
-//! The cloud-provider contract and the KWOK provider
+//! The contract with a cloud, and the KWOK provider, whose instances exist only as Node objects.
+
+mod contract;
+
+pub use contract::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};

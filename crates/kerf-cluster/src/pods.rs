@@ -1,0 +1,222 @@
+//! What may be done with a pod: give it a node, move it, wait for it, or leave it alone.
+//!
+//! Every predicate is a fact about one pod at one time. What follows from it is decided elsewhere.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use kerf_api::taints;
+use kerf_model::{Effect, Taint, Toleration};
+use kube_core::ResourceExt;
+
+use crate::do_not_disrupt::Protection;
+
+/// A terminating pod that is still there this long after its time is stuck: nobody on the node will end it.
+const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+/// Whether kube-scheduler gave up on the pod and a new node could help.
+pub fn is_provisionable(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let unschedulable = conditions.into_iter().any(|condition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    // A pod that is preempting others gets their place soon.
+    let preempting = status.and_then(|status| status.nominated_node_name.as_deref());
+    unschedulable
+        && !is_scheduled(pod)
+        && preempting.is_none_or(str::is_empty)
+        && !is_owned_by_daemon_set(pod)
+        && !is_owned_by_node(pod)
+}
+
+pub fn is_scheduled(pod: &Pod) -> bool {
+    node_name(pod).is_some()
+}
+
+pub fn node_name(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Whether the pod has run to its end.
+pub fn is_terminal(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+pub fn is_terminating(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+pub fn is_active(pod: &Pod) -> bool {
+    !is_terminal(pod) && !is_terminating(pod)
+}
+
+pub fn is_owned_by_daemon_set(pod: &Pod) -> bool {
+    is_owned_by(pod, "apps/v1", "DaemonSet")
+}
+
+/// A static pod: the kubelet runs it from a file, and its object is a mirror.
+pub fn is_owned_by_node(pod: &Pod) -> bool {
+    is_owned_by(pod, "v1", "Node")
+}
+
+/// Whether the pod needs a place elsewhere when its node goes. A StatefulSet makes its next pod only when the
+/// terminating one is gone, so that one already counts.
+pub fn is_reschedulable(pod: &Pod) -> bool {
+    let next_one_is_due = is_owned_by(pod, "apps/v1", "StatefulSet") && is_terminating(pod);
+    (is_active(pod) || next_one_is_due) && !is_owned_by_daemon_set(pod) && !is_owned_by_node(pod)
+}
+
+/// Whether the eviction API may be called for the pod.
+pub fn is_evictable(pod: &Pod, now: Timestamp) -> bool {
+    is_active(pod)
+        && !tolerates_disruption(pod)
+        && !is_owned_by_node(pod)
+        && !Protection::of(pod, now).is_active()
+}
+
+/// Whether a drain waits for the pod.
+pub fn is_waiting_for_eviction(pod: &Pod, now: Timestamp) -> bool {
+    !is_terminal(pod) && is_drainable(pod, now)
+}
+
+fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
+    !tolerates_disruption(pod) && !is_stuck_terminating(pod, now) && !is_owned_by_node(pod)
+}
+
+fn is_stuck_terminating(pod: &Pod, now: Timestamp) -> bool {
+    let deleted = pod.metadata.deletion_timestamp.as_ref();
+    deleted.is_some_and(|deleted| now.duration_since(deleted.0) > STUCK_AFTER)
+}
+
+/// Whether the pod is meant to stay on a node that is being removed.
+fn tolerates_disruption(pod: &Pod) -> bool {
+    let disrupted = Taint::new(taints::DISRUPTED, "", Effect::NoSchedule);
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
+    tolerations
+        .into_iter()
+        .flatten()
+        .map(Toleration::from)
+        .any(|toleration| toleration.tolerates(&disrupted))
+}
+
+fn is_owned_by(pod: &Pod, api_version: &str, kind: &str) -> bool {
+    pod.owner_references()
+        .iter()
+        .any(|owner| owner.api_version == api_version && owner.kind == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const NOW: &str = "2026-01-01T01:00:00Z";
+
+    fn now() -> Timestamp {
+        NOW.parse().unwrap()
+    }
+
+    /// An ordinary running pod with `changes` merged in.
+    fn pod(changes: &Value) -> Pod {
+        let mut value = json!({
+            "metadata": {"name": "p", "namespace": "ns"},
+            "spec": {"nodeName": "n", "containers": []},
+            "status": {"phase": "Running"},
+        });
+        merge(&mut value, changes);
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn merge(into: &mut Value, changes: &Value) {
+        match (into, changes) {
+            (Value::Object(into), Value::Object(changes)) => {
+                for (field, change) in changes {
+                    merge(into.entry(field).or_insert(Value::Null), change);
+                }
+            }
+            (into, change) => *into = change.clone(),
+        }
+    }
+
+    fn owned_by(api_version: &str, kind: &str) -> Value {
+        let owner = json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u"});
+        json!({"metadata": {"ownerReferences": [owner]}})
+    }
+
+    fn unschedulable(changes: &Value) -> Pod {
+        let mut value = json!({
+            "spec": {"nodeName": null},
+            "status": {"phase": "Pending", "conditions":
+                [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+        });
+        merge(&mut value, changes);
+        pod(&value)
+    }
+
+    #[test]
+    fn provisionable_pods_are_those_that_kube_scheduler_gave_up_on() {
+        let condition = |kind: &str, reason: &str| json!({"status": {"conditions": [{"type": kind, "status": "False", "reason": reason}]}});
+        let cases = [
+            (json!({}), true),
+            (json!({"spec": {"nodeName": ""}}), true),
+            (json!({"spec": {"nodeName": "n"}}), false),
+            (json!({"status": {"nominatedNodeName": "n"}}), false),
+            (condition("PodScheduled", "SchedulingGated"), false),
+            (condition("Ready", "Unschedulable"), false),
+            (owned_by("apps/v1", "DaemonSet"), false),
+            (owned_by("v1", "Node"), false),
+            (owned_by("apps/v1", "ReplicaSet"), true),
+            (owned_by("example.com/v1", "DaemonSet"), true),
+        ];
+        for (changes, expected) in cases {
+            assert_eq!(is_provisionable(&unschedulable(&changes)), expected, "{changes}");
+        }
+    }
+
+    #[test]
+    fn reschedulable_pods_are_those_that_will_want_another_node() {
+        let deleted = json!({"metadata": {"deletionTimestamp": NOW}});
+        let mut terminating_stateful = owned_by("apps/v1", "StatefulSet");
+        merge(&mut terminating_stateful, &deleted);
+        let cases = [
+            (json!({}), true),
+            (json!({"status": {"phase": "Succeeded"}}), false),
+            (deleted, false),
+            (terminating_stateful, true),
+            (owned_by("apps/v1", "DaemonSet"), false),
+            (owned_by("v1", "Node"), false),
+        ];
+        for (changes, expected) in cases {
+            assert_eq!(is_reschedulable(&pod(&changes)), expected, "{changes}");
+        }
+    }
+
+    #[test]
+    fn a_drain_evicts_and_waits_for_the_right_pods() {
+        let toleration = |t: Value| json!({"spec": {"tolerations": [t]}});
+        let exists = json!({"key": "karpenter.sh/disrupted", "operator": "Exists"});
+        // changes, evictable, waited for
+        let cases = [
+            (json!({}), true, true),
+            (json!({"status": {"phase": "Failed"}}), false, false),
+            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:59:00Z"}}), false, true),
+            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:58:59Z"}}), false, false),
+            (
+                json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}),
+                false,
+                true,
+            ),
+            (toleration(exists), false, false),
+            (toleration(json!({"operator": "Exists"})), false, false),
+            (toleration(json!({"operator": "Exists", "effect": "NoExecute"})), true, true),
+            (owned_by("v1", "Node"), false, false),
+            (owned_by("apps/v1", "DaemonSet"), true, true),
+        ];
+        for (changes, evictable, waited_for) in cases {
+            let pod = pod(&changes);
+            assert_eq!(is_evictable(&pod, now()), evictable, "evictable: {changes}");
+            assert_eq!(is_waiting_for_eviction(&pod, now()), waited_for, "waited for: {changes}");
+        }
+    }
+}

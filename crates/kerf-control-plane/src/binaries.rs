@@ -1,0 +1,148 @@
+//! Finding the six programs, or building them.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cache::control_plane_cache;
+use crate::go::{self, GoError};
+use crate::program::Program;
+
+/// The six programs of one control plane, all from one source. Sources are never mixed: a stray
+/// kubectl of another decade on the `PATH` must not meet an API server from the cache.
+#[derive(Debug, Clone)]
+pub struct Binaries {
+    source: Source,
+    paths: BTreeMap<Program, PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The directory named by `KUBEBUILDER_ASSETS`.
+    KubebuilderAssets,
+    /// What `cargo xtask control-plane build` made.
+    Cache,
+    Path,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BinariesError {
+    #[error(
+        "no control plane found: {0}; run `cargo xtask control-plane build` (needs Go), or point \
+         KUBEBUILDER_ASSETS to a directory with {names}",
+        names = Program::ALL.map(Program::name).join(", ")
+    )]
+    NotFound(Refusals),
+    #[error("could not build the control plane")]
+    Build(#[from] GoError),
+}
+
+/// Why each source was passed over.
+#[derive(Debug)]
+pub struct Refusals(Vec<(Source, String)>);
+
+impl Binaries {
+    /// Looks in `KUBEBUILDER_ASSETS`, then in the cache, then on the `PATH`, for a complete set of
+    /// usable versions.
+    pub fn find() -> Result<Self, BinariesError> {
+        let mut refusals = Vec::new();
+        for source in [Source::KubebuilderAssets, Source::Cache, Source::Path] {
+            match Self::at(source) {
+                Ok(binaries) => return Ok(binaries),
+                Err(reason) => refusals.push((source, reason)),
+            }
+        }
+        Err(BinariesError::NotFound(Refusals(refusals)))
+    }
+
+    /// As [`find`](Self::find), and builds into the cache what cannot be found. A cold build takes
+    /// ten minutes on two cores; `progress` gets a line now and then.
+    pub fn find_or_build(progress: impl FnMut(&str)) -> Result<Self, BinariesError> {
+        match Self::find() {
+            Err(BinariesError::NotFound(_)) => Self::build(progress),
+            found => found,
+        }
+    }
+
+    /// Builds into the cache with the Go that is installed, unless that has been done already.
+    pub fn build(progress: impl FnMut(&str)) -> Result<Self, BinariesError> {
+        let dir = go::build(&control_plane_cache(), progress)?;
+        Ok(Self { source: Source::Cache, paths: in_directory(&dir) })
+    }
+
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    pub fn path(&self, program: Program) -> &Path {
+        &self.paths[&program]
+    }
+
+    fn at(source: Source) -> Result<Self, String> {
+        let paths = match source {
+            Source::KubebuilderAssets => match env::var_os("KUBEBUILDER_ASSETS") {
+                Some(dir) if !dir.is_empty() => in_directory(Path::new(&dir)),
+                _ => return Err("is not set".to_owned()),
+            },
+            Source::Cache => {
+                let cache = control_plane_cache();
+                let dir = go::built(&cache)
+                    .ok_or_else(|| format!("nothing built in {}", cache.display()))?;
+                in_directory(&dir)
+            }
+            Source::Path => on_path(),
+        };
+        let missing: Vec<_> = Program::ALL
+            .into_iter()
+            .filter(|program| paths.get(program).is_none_or(|path| !path.is_file()))
+            .map(Program::name)
+            .collect();
+        if !missing.is_empty() {
+            return Err(format!("lacks {}", missing.join(", ")));
+        }
+        // What we built ourselves has the versions that are in the name of its directory.
+        if source != Source::Cache {
+            for (program, path) in &paths {
+                program.check(path)?;
+            }
+        }
+        Ok(Self { source, paths })
+    }
+}
+
+fn in_directory(dir: &Path) -> BTreeMap<Program, PathBuf> {
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    Program::ALL.into_iter().map(|program| (program, dir.join(program.name()))).collect()
+}
+
+fn on_path() -> BTreeMap<Program, PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let find = |program: Program| {
+        env::split_paths(&path)
+            .map(|dir| dir.join(program.name()))
+            .find(|file| fs::metadata(file).is_ok_and(|file| file.is_file()))
+    };
+    Program::ALL.into_iter().filter_map(|program| Some((program, find(program)?))).collect()
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::KubebuilderAssets => "KUBEBUILDER_ASSETS",
+            Self::Cache => "the cache",
+            Self::Path => "PATH",
+        })
+    }
+}
+
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (source, reason)) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{source} {reason}")?;
+        }
+        Ok(())
+    }
+}

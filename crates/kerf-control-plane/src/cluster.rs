@@ -1,0 +1,310 @@
+//! One running control plane: start, readiness, use, stop.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Instant;
+
+use http::{Request, Uri};
+use kube::config::AuthInfo;
+use kube::{Client, Config};
+
+use crate::binaries::{Binaries, BinariesError};
+use crate::cache::control_plane_cache;
+use crate::components::{Layout, Profile, kubeconfig_in, port};
+use crate::guard::Guard;
+use crate::pki::{ADMIN, PkiError};
+use crate::ports::{BLOCK, PortBlock, PortError};
+use crate::program::Program;
+use crate::wait::{INTERVAL, PATIENCE};
+
+/// A control plane that lives as long as this value does, and never longer than its process.
+#[derive(Debug)]
+pub struct ControlPlane {
+    guard: Guard,
+    layout: Layout,
+    binaries: Binaries,
+    running: Vec<Program>,
+    config: Config,
+    spare: AtomicU16,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Binaries(#[from] BinariesError),
+    #[error(transparent)]
+    Ports(#[from] PortError),
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    #[error("could not {what}")]
+    Process { what: String, source: io::Error },
+    #[error("could not make a client for {url}")]
+    Client { url: String, source: kube::Error },
+    #[error("{} ended while it was starting ({status}); the end of its log:\n{log}", program.name())]
+    Ended { program: Program, status: String, log: String },
+    #[error(
+        "{} was not ready after {} s; the end of its log:\n{log}",
+        program.name(),
+        PATIENCE.as_secs()
+    )]
+    NotReady { program: Program, log: String },
+}
+
+impl ControlPlane {
+    /// Starts a complete, empty cluster; ready to run pods when this returns.
+    pub async fn start() -> Result<Self, StartError> {
+        Self::start_with(Profile::Full).await
+    }
+
+    /// Starts as much of a cluster as `profile` says, with binaries that are already there: it does
+    /// not build any.
+    pub async fn start_with(profile: Profile) -> Result<Self, StartError> {
+        let binaries = Binaries::find()?;
+        let base = std::env::temp_dir();
+        Self::start_in(&binaries, profile, None, || {
+            tempfile::Builder::new().prefix("kerf-").tempdir_in(&base).map(tempfile::TempDir::keep)
+        })
+        .await
+    }
+
+    /// Starts in the directory that `dir` makes. `claim` is a locked file that stays locked until the
+    /// cluster has ended.
+    pub(crate) async fn start_in(
+        binaries: &Binaries,
+        profile: Profile,
+        claim: Option<&File>,
+        dir: impl Fn() -> io::Result<PathBuf>,
+    ) -> Result<Self, StartError> {
+        // A program that knows nothing of our locks can take a port between our look and the bind.
+        const ATTEMPTS: u32 = 4;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let dir = dir().map_err(failed("make a directory for the cluster"))?;
+            match Self::start_once(binaries, profile, claim, dir, attempt).await {
+                Err(error) if error.is_port_clash() && attempt < ATTEMPTS => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn start_once(
+        binaries: &Binaries,
+        profile: Profile,
+        claim: Option<&File>,
+        dir: PathBuf,
+        attempt: u32,
+    ) -> Result<Self, StartError> {
+        let locks = control_plane_cache().join("ports");
+        let ports = PortBlock::reserve(&locks, std::process::id().wrapping_mul(attempt))?;
+        let claim = claim.map(File::try_clone).transpose().map_err(failed("share the claim"))?;
+        // From here on the guard removes the directory.
+        let guard = Guard::new(&dir, &ports, claim).map_err(failed("start the guard"))?;
+        let layout = Layout::create(dir, ports)?;
+        let config = admin_config(&layout);
+        let mut cluster = Self {
+            guard,
+            layout,
+            binaries: binaries.clone(),
+            running: Vec::new(),
+            config,
+            spare: AtomicU16::new(port::SPARE),
+        };
+        // The API server tries etcd again until it answers, so the two need not wait for each other.
+        cluster.launch(Program::Etcd, profile)?;
+        cluster.launch(Program::KubeApiserver, profile)?;
+        let api = cluster.layout.https(port::API);
+        cluster.wait_for(Program::KubeApiserver, &api, "/readyz").await?;
+        if profile == Profile::Full {
+            cluster.start_controllers(&api).await?;
+        }
+        Ok(cluster)
+    }
+
+    async fn start_controllers(&mut self, api: &str) -> Result<(), StartError> {
+        let controllers = [
+            (Program::KubeControllerManager, self.layout.https(port::CONTROLLER_MANAGER)),
+            (Program::KubeScheduler, self.layout.https(port::SCHEDULER)),
+            (Program::Kwok, self.layout.http(port::KWOK)),
+        ];
+        for (program, _) in &controllers {
+            self.launch(*program, Profile::Full)?;
+        }
+        for (program, url) in &controllers {
+            self.wait_for(*program, url, "/healthz").await?;
+        }
+        // Admission refuses every pod until its namespace has this.
+        let account = "/api/v1/namespaces/default/serviceaccounts/default";
+        self.wait_for(Program::KubeControllerManager, api, account).await
+    }
+
+    /// A new client with the rights of a cluster admin, bound to the runtime it is made in. It does
+    /// not retry: what the server answers (429 to an eviction, say) is what the test sees.
+    pub fn client(&self) -> Client {
+        Client::try_from(self.config.clone())
+            .expect("the same configuration has served the readiness checks")
+    }
+
+    /// The configuration behind [`client`](Self::client), to make other clients from.
+    pub fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// A kubeconfig with the rights of a cluster admin.
+    pub fn kubeconfig_path(&self) -> PathBuf {
+        self.layout.kubeconfig(&ADMIN)
+    }
+
+    /// The directory of this cluster, with `kubeconfig` and a `<component>.log` each; gone when the
+    /// cluster is.
+    pub fn dir(&self) -> &Path {
+        &self.layout.dir
+    }
+
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// The components that run, with their process ids.
+    pub fn processes(&self) -> Vec<(Program, u32)> {
+        self.running.iter().copied().zip(self.guard.pids()).collect()
+    }
+
+    /// A port on 127.0.0.1 that no other cluster uses, for a program that the test starts itself.
+    /// Each call gives another one; there are ten.
+    pub fn spare_port(&self) -> u16 {
+        let index = self.spare.fetch_add(1, Ordering::Relaxed);
+        assert!(index < BLOCK, "all {} spare ports are in use", BLOCK - port::SPARE);
+        self.layout.ports.port(index)
+    }
+
+    /// Runs kubectl against this cluster to its end.
+    pub async fn kubectl<S: AsRef<OsStr>>(&self, arguments: &[S]) -> io::Result<Output> {
+        self.kubectl_with_input(arguments, "").await
+    }
+
+    /// As [`kubectl`](Self::kubectl), with something to read: `["apply", "-f", "-"]` and a manifest.
+    pub async fn kubectl_with_input<S: AsRef<OsStr>>(
+        &self,
+        arguments: &[S],
+        input: impl Into<Vec<u8>>,
+    ) -> io::Result<Output> {
+        let mut command = kubectl(&self.binaries, self.dir());
+        command.args(arguments);
+        let input = input.into();
+        // Not on a runtime's thread: an operator in the same process may have to answer it.
+        let task = tokio::task::spawn_blocking(move || {
+            let mut child = command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            if let Some(mut stdin) = child.stdin.take() {
+                // kubectl that fails early closes its input, and tells the reason in its output.
+                let _ = stdin.write_all(&input);
+            }
+            child.wait_with_output()
+        });
+        task.await.map_err(io::Error::other)?
+    }
+
+    /// Lets the cluster live on after this process.
+    pub(crate) fn detach(self) -> Result<(), StartError> {
+        self.guard.detach().map_err(failed("leave the cluster to its guard"))
+    }
+
+    fn launch(&mut self, program: Program, profile: Profile) -> Result<(), StartError> {
+        let what = format!("start {}", self.binaries.path(program).display());
+        self.layout
+            .command(&self.binaries, program, profile)
+            .and_then(|mut command| self.guard.spawn(&mut command))
+            .map_err(failed(what))?;
+        self.running.push(program);
+        Ok(())
+    }
+
+    /// Waits until `url` + `path` answers with success, or one of the components has ended.
+    async fn wait_for(
+        &mut self,
+        program: Program,
+        url: &str,
+        path: &str,
+    ) -> Result<(), StartError> {
+        let mut config = self.config.clone();
+        config.cluster_url = uri(url);
+        let client = Client::try_from(config)
+            .map_err(|source| StartError::Client { url: url.to_owned(), source })?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some((program, status)) = self.ended() {
+                return Err(StartError::Ended { program, status, log: self.log_tail(program) });
+            }
+            let request = Request::get(path).body(Vec::new()).expect("a path makes a request");
+            if client.request_text(request).await.is_ok() {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(StartError::NotReady { program, log: self.log_tail(program) });
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    fn ended(&mut self) -> Option<(Program, String)> {
+        let running = self.running.iter().enumerate();
+        running.into_iter().find_map(|(index, program)| Some((*program, self.guard.exited(index)?)))
+    }
+
+    fn log_tail(&self, program: Program) -> String {
+        let path = self.layout.log(program);
+        match fs::read(&path) {
+            Ok(log) => last_lines(&String::from_utf8_lossy(&log), 15),
+            Err(error) => format!("({} cannot be read: {error})", path.display()),
+        }
+    }
+}
+
+impl StartError {
+    fn is_port_clash(&self) -> bool {
+        matches!(self, Self::Ended { log, .. } if log.contains("address already in use"))
+    }
+}
+
+/// kubectl for the cluster in `dir`. Its home is there too, or it would answer from what it cached
+/// about an earlier cluster on the same port.
+pub(crate) fn kubectl(binaries: &Binaries, dir: &Path) -> Command {
+    let mut command = Command::new(binaries.path(Program::Kubectl));
+    command.env("KUBECONFIG", kubeconfig_in(dir)).env("HOME", dir);
+    command
+}
+
+fn admin_config(layout: &Layout) -> Config {
+    let file = |name: &str| Some(layout.pki.path(name).display().to_string());
+    let mut config = Config::new(uri(&layout.https(port::API)));
+    config.root_cert = Some(vec![layout.pki.ca_der().to_vec()]);
+    config.auth_info = AuthInfo {
+        client_certificate: file("admin.crt"),
+        client_key: file("admin.key"),
+        ..AuthInfo::default()
+    };
+    config.default_retry = false;
+    config
+}
+
+fn uri(url: &str) -> Uri {
+    url.parse().expect("a scheme, 127.0.0.1 and a port make a URI")
+}
+
+fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
+    let what = what.into();
+    move |source| StartError::Process { what, source }
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}

@@ -7,19 +7,27 @@
 pub mod catalogue;
 pub mod instance_type;
 pub mod labels;
+pub mod pod;
 pub mod price;
 pub mod quantity;
 pub mod requirement;
 pub mod requirements;
 pub mod resources;
+pub mod selector;
+pub mod snapshot;
 pub mod taint;
+pub mod volume;
 
 pub use catalogue::{MAX_INSTANCE_TYPES, MinValuesPolicy, TooFewValues};
 pub use instance_type::{AllocatableGroup, InstanceType, Offering, Overhead};
 pub use labels::{KnownLabels, Labels};
+pub use pod::{Constraints, Pod};
 pub use price::Price;
 pub use quantity::Quantity;
 pub use requirement::{Expression, Operator, Requirement};
 pub use requirements::{Incompatible, Requirements, Undefined};
 pub use resources::Resources;
+pub use selector::Selector;
+pub use snapshot::{Node, Pool, Snapshot};
 pub use taint::{Effect, Taint, Toleration};
+pub use volume::Volumes;

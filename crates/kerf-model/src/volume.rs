@@ -1,0 +1,214 @@
+//! Volumes: where their claims allow a pod to run, and how many a node can attach.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::api::storage::v1 as storage;
+
+use crate::labels::{HOSTNAME, KnownLabels};
+use crate::pod::Pod;
+use crate::requirement::{Operator, Requirement, UnknownOperator};
+use crate::requirements::Requirements;
+
+/// Everything about storage that placing pods depends on.
+#[derive(Clone, Debug, Default)]
+pub struct Volumes {
+    /// By namespace and name.
+    pub claims: BTreeMap<(String, String), VolumeClaim>,
+    pub volumes: BTreeMap<String, Volume>,
+    pub classes: BTreeMap<String, StorageClass>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeClaim {
+    pub volume: Option<String>,
+    pub class: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    pub driver: Option<String>,
+    /// Any one of these must hold; none given means that it can be reached from everywhere.
+    pub terms: Vec<Requirements>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageClass {
+    pub provisioner: String,
+    pub terms: Vec<Requirements>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeError {
+    #[error(
+        "pod {pod} mounts claim {claim}, which does not exist: create it, or wait for its controller to do so"
+    )]
+    MissingClaim { pod: String, claim: String },
+    #[error("claim {claim} is bound to volume {volume}, which does not exist")]
+    MissingVolume { claim: String, volume: String },
+    #[error("claim {claim} asks for storage class {class}, which does not exist")]
+    MissingClass { claim: String, class: String },
+}
+
+impl Volumes {
+    /// The node requirements that the pod's volumes bring, as alternatives: none means no constraint,
+    /// and an empty set among them means that one alternative is free.
+    pub fn alternatives(&self, pod: &Pod) -> Result<Vec<Requirements>, VolumeError> {
+        let mut combined: Vec<Requirements> = Vec::new();
+        for mounted in &pod.volumes {
+            let terms = self.terms(pod, &mounted.claim)?;
+            if terms.is_empty() {
+                continue;
+            }
+            if combined.is_empty() {
+                combined = terms.to_vec();
+                continue;
+            }
+            let products =
+                || combined.iter().flat_map(|left| terms.iter().map(move |right| (left, right)));
+            let mut meeting: Vec<_> = products()
+                .filter(|(left, right)| left.intersects(right).is_ok())
+                .map(|(left, right)| left.merged(right))
+                .collect();
+            if meeting.is_empty() {
+                // Volumes that contradict each other are kept, so that the refusal names the conflict.
+                meeting = products().map(|(left, right)| left.merged(right)).collect();
+            }
+            combined = meeting;
+        }
+        Ok(combined)
+    }
+
+    fn terms(&self, pod: &Pod, claim_name: &str) -> Result<&[Requirements], VolumeError> {
+        let key = (pod.namespace.clone(), claim_name.to_owned());
+        let claim = self.claims.get(&key).ok_or_else(|| VolumeError::MissingClaim {
+            pod: pod.key(),
+            claim: claim_name.to_owned(),
+        })?;
+        if let Some(name) = &claim.volume {
+            return match self.volumes.get(name) {
+                Some(volume) => Ok(&volume.terms),
+                None => Err(VolumeError::MissingVolume {
+                    claim: claim_name.to_owned(),
+                    volume: name.clone(),
+                }),
+            };
+        }
+        match &claim.class {
+            None => Ok(&[]),
+            Some(name) => match self.classes.get(name) {
+                Some(class) => Ok(&class.terms),
+                None => Err(VolumeError::MissingClass {
+                    claim: claim_name.to_owned(),
+                    class: name.clone(),
+                }),
+            },
+        }
+    }
+
+    /// The pod's attachable volumes: driver to claims. What has no known driver has no limit.
+    pub fn attachments(&self, pod: &Pod) -> BTreeMap<&str, BTreeSet<String>> {
+        let mut attached: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for mounted in &pod.volumes {
+            let key = (pod.namespace.clone(), mounted.claim.clone());
+            if let Some(driver) = self.claims.get(&key).and_then(|claim| self.driver(claim)) {
+                attached.entry(driver).or_default().insert(format!("{}/{}", key.0, key.1));
+            }
+        }
+        attached
+    }
+
+    fn driver(&self, claim: &VolumeClaim) -> Option<&str> {
+        if let Some(volume) = &claim.volume {
+            return self.volumes.get(volume)?.driver.as_deref();
+        }
+        let class = self.classes.get(claim.class.as_ref()?)?;
+        Some(csi_driver(&class.provisioner))
+    }
+}
+
+/// In-tree plugins have been replaced by drivers with other names.
+fn csi_driver(provisioner: &str) -> &str {
+    match provisioner {
+        "kubernetes.io/aws-ebs" => "ebs.csi.aws.com",
+        "kubernetes.io/gce-pd" => "pd.csi.storage.gke.io",
+        "kubernetes.io/azure-disk" => "disk.csi.azure.com",
+        "kubernetes.io/azure-file" => "file.csi.azure.com",
+        "kubernetes.io/cinder" => "cinder.csi.openstack.org",
+        "kubernetes.io/vsphere-volume" => "csi.vsphere.vmware.com",
+        "kubernetes.io/portworx-volume" => "pxd.portworx.com",
+        other => other,
+    }
+}
+
+impl From<&k8s::PersistentVolumeClaim> for VolumeClaim {
+    fn from(claim: &k8s::PersistentVolumeClaim) -> Self {
+        let spec = claim.spec.as_ref();
+        let given = |name: Option<&String>| name.filter(|name| !name.is_empty()).cloned();
+        Self {
+            volume: given(spec.and_then(|spec| spec.volume_name.as_ref())),
+            class: given(spec.and_then(|spec| spec.storage_class_name.as_ref())),
+        }
+    }
+}
+
+impl Volume {
+    pub fn from_api(
+        volume: &k8s::PersistentVolume,
+        labels: &KnownLabels,
+    ) -> Result<Self, UnknownOperator> {
+        let Some(spec) = &volume.spec else { return Ok(Self::default()) };
+        let driver = match (&spec.csi, &spec.aws_elastic_block_store) {
+            (Some(csi), _) => Some(csi.driver.clone()),
+            (None, Some(_)) => Some("ebs.csi.aws.com".to_owned()),
+            (None, None) => None,
+        };
+        // The data of a local volume is lost with its node, so a pod that moves may go anywhere.
+        let local = spec.local.is_some() || spec.host_path.is_some();
+        let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+        let mut terms = Vec::new();
+        for term in required.iter().flat_map(|required| &required.node_selector_terms) {
+            let expressions = term.match_expressions.as_deref().unwrap_or_default();
+            if expressions.is_empty() {
+                continue;
+            }
+            let mut requirements = Requirements::default();
+            for expression in expressions {
+                if local && expression.key == HOSTNAME {
+                    continue;
+                }
+                let operator = expression.operator.parse()?;
+                requirements.add(labels.requirement(
+                    &expression.key,
+                    operator,
+                    expression.values.iter().flatten(),
+                ));
+            }
+            terms.push(requirements);
+        }
+        Ok(Self { driver, terms })
+    }
+}
+
+impl StorageClass {
+    pub fn from_api(class: &storage::StorageClass, labels: &KnownLabels) -> Self {
+        let terms = class
+            .allowed_topologies
+            .iter()
+            .flatten()
+            .map(|term| {
+                term.match_label_expressions
+                    .iter()
+                    .flatten()
+                    .map(|expression| -> Requirement {
+                        labels.requirement(&expression.key, Operator::In, &expression.values)
+                    })
+                    .collect()
+            })
+            .collect();
+        Self { provisioner: class.provisioner.clone(), terms }
+    }
+}
+
+#[cfg(test)]
+mod tests;

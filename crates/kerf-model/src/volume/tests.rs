@@ -100,7 +100,7 @@ fn local_volumes_do_not_pin_to_a_host() {
         assert_eq!(terms(local), [zone_text.clone(), String::new()], "{kind}");
     }
     let remote =
-        volume(json!({"csi": {"driver": "d", "volumeHandle": "h"}, "nodeAffinity": both()}));
+        volume(&json!({"csi": {"driver": "d", "volumeHandle": "h"}, "nodeAffinity": both()}));
     assert_eq!(remote.driver.as_deref(), Some("d"));
     assert_eq!(remote.terms[0].len(), 2);
     assert!(remote.terms[1].has(HOSTNAME));

@@ -28,6 +28,7 @@ pub enum Change {
 /// A kind that the index holds.
 pub trait Kind: Sized {
     fn key(&self) -> Key;
+    fn version(&self) -> u64;
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self>;
     fn change(delta: Delta<Self>) -> Change;
     /// Keeps the look-ups of this kind in step with a change.
@@ -35,16 +36,21 @@ pub trait Kind: Sized {
 }
 
 impl Cluster {
-    pub fn apply<K: Kind>(&mut self, object: K) -> Change {
-        let delta = K::objects(self).apply(object.key(), object);
-        K::reindex(self, &delta);
-        K::change(delta)
+    /// Takes in an object that the watch brought; `None` if what is here is newer.
+    pub fn apply<K: Kind>(&mut self, object: K) -> Option<Change> {
+        let delta = K::objects(self).apply(object.key(), object.version(), object)?;
+        Some(self.reindexed(delta))
+    }
+
+    /// Takes in the answer to a write of ours before the watch brings it; `None` if the watch was faster.
+    pub fn anticipate<K: Kind>(&mut self, object: K) -> Option<Change> {
+        let delta = K::objects(self).anticipate(object.key(), object.version(), object)?;
+        Some(self.reindexed(delta))
     }
 
     pub fn delete<K: Kind>(&mut self, object: &K) -> Option<Change> {
-        let delta = K::objects(self).delete(object.key())?;
-        K::reindex(self, &delta);
-        Some(K::change(delta))
+        let delta = K::objects(self).delete(object.key(), object.version())?;
+        Some(self.reindexed(delta))
     }
 
     pub fn begin_list<K: Kind>(&mut self) {
@@ -54,18 +60,22 @@ impl Cluster {
     /// Ends a list; what was not in it is gone.
     pub fn end_list<K: Kind>(&mut self) -> Vec<Change> {
         let gone = K::objects(self).end_list();
-        gone.into_iter()
-            .map(|delta| {
-                K::reindex(self, &delta);
-                K::change(delta)
-            })
-            .collect()
+        gone.into_iter().map(|delta| self.reindexed(delta)).collect()
+    }
+
+    fn reindexed<K: Kind>(&mut self, delta: Delta<K>) -> Change {
+        K::reindex(self, &delta);
+        K::change(delta)
     }
 }
 
 impl Kind for NodePool {
     fn key(&self) -> Key {
         key_of(self)
+    }
+
+    fn version(&self) -> u64 {
+        version_of(self)
     }
 
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
@@ -80,6 +90,10 @@ impl Kind for NodePool {
 impl Kind for NodeClaim {
     fn key(&self) -> Key {
         key_of(self)
+    }
+
+    fn version(&self) -> u64 {
+        version_of(self)
     }
 
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
@@ -103,6 +117,10 @@ impl Kind for Node {
         key_of(self)
     }
 
+    fn version(&self) -> u64 {
+        version_of(self)
+    }
+
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
         &mut cluster.nodes
     }
@@ -122,6 +140,10 @@ impl Kind for Node {
 impl Kind for Pod {
     fn key(&self) -> Key {
         key_of(self)
+    }
+
+    fn version(&self) -> u64 {
+        version_of(self)
     }
 
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
@@ -145,6 +167,10 @@ impl Kind for DaemonSet {
         key_of(self)
     }
 
+    fn version(&self) -> u64 {
+        version_of(self)
+    }
+
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
         &mut cluster.daemon_sets
     }
@@ -159,6 +185,10 @@ impl Kind for NodeClass {
         Self::key_for(&self.reference)
     }
 
+    fn version(&self) -> u64 {
+        self.version
+    }
+
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
         &mut cluster.node_classes
     }
@@ -170,6 +200,10 @@ impl Kind for NodeClass {
 
 fn key_of<K: Resource>(object: &K) -> Key {
     Key::namespaced(object.namespace().unwrap_or_default(), object.name_any())
+}
+
+pub(crate) fn version_of<K: Resource>(object: &K) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 /// Moves a key from the entry that its object had to the one it has now. Nothing is filed under the empty string.

@@ -4,12 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kerf_api::{NodeClassReference, conditions};
 use kube_core::DynamicObject;
 
-use crate::Key;
+use crate::{Key, changes::version_of};
 
 /// A NodeClass of any kind, reduced to the parts that are the same in all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeClass {
     pub reference: NodeClassReference,
+    pub version: u64,
     pub generation: i64,
     pub deleting: bool,
     /// Its `Ready` condition.
@@ -27,6 +28,7 @@ impl NodeClass {
         let ready = conditions.into_iter().flatten().find(|one| one["type"] == conditions::READY);
         Self {
             reference,
+            version: version_of(object),
             generation: object.metadata.generation.unwrap_or_default(),
             deleting: object.metadata.deletion_timestamp.is_some(),
             ready: ready.and_then(|ready| serde_json::from_value(ready.clone()).ok()),

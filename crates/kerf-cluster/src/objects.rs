@@ -52,9 +52,16 @@ impl<K> Delta<K> {
 ///
 /// A watch begins with a list, and may begin anew when the server has forgotten where it was. Objects that
 /// vanished in between produce no event, so `begin_list` and `end_list` bracket a list, and what was not in it goes.
+///
+/// What the operator itself writes is known before the watch tells it, and [`Objects::anticipate`] puts it here, so that
+/// the next decision does not rest on a world without it. Resource versions, which Kubernetes guarantees to be
+/// comparable numbers within a kind, keep the two sources apart: the older never overwrites the newer, and a write that
+/// the watch has already gone past is not taken in, because the object may since have been deleted.
 #[derive(Debug)]
 pub struct Objects<K> {
-    objects: BTreeMap<Key, Arc<K>>,
+    objects: BTreeMap<Key, (u64, Arc<K>)>,
+    /// The highest resource version that the watch has brought.
+    watched_to: u64,
     /// Not seen yet in the list that is under way.
     unseen: BTreeSet<Key>,
     listed: bool,
@@ -62,26 +69,26 @@ pub struct Objects<K> {
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), unseen: BTreeSet::new(), listed: false }
+        Self { objects: BTreeMap::new(), watched_to: 0, unseen: BTreeSet::new(), listed: false }
     }
 }
 
 impl<K> Objects<K> {
     pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
-        self.objects.get(key)
+        self.objects.get(key).map(|(_, object)| object)
     }
 
     /// A cluster-scoped object.
     pub fn named(&self, name: &str) -> Option<&Arc<K>> {
-        self.objects.get(&Key::cluster(name))
+        self.get(&Key::cluster(name))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<K>)> {
-        self.objects.iter()
+        self.objects.iter().map(|(key, (_, object))| (key, object))
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.objects.values()
+        self.objects.values().map(|(_, object)| object)
     }
 
     /// Whether a whole list has been seen at least once.
@@ -93,23 +100,44 @@ impl<K> Objects<K> {
         self.unseen = self.objects.keys().cloned().collect();
     }
 
-    /// Ends a list; returns the objects that were not in it.
+    /// Ends a list; returns the objects that were not in it. Writes of ours that are younger than the list stay.
     pub fn end_list(&mut self) -> Vec<Delta<K>> {
         self.listed = true;
-        let gone = std::mem::take(&mut self.unseen);
-        gone.into_iter().filter_map(|key| self.delete(key)).collect()
+        let unseen = std::mem::take(&mut self.unseen);
+        let older = |key: &Key| self.objects.get(key).is_some_and(|(v, _)| *v <= self.watched_to);
+        let gone: Vec<_> = unseen.into_iter().filter(older).collect();
+        gone.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    pub fn apply(&mut self, key: Key, object: K) -> Delta<K> {
+    /// Takes an object from the watch. `None`: what is here is newer.
+    pub fn apply(&mut self, key: Key, version: u64, object: K) -> Option<Delta<K>> {
+        self.watched_to = self.watched_to.max(version);
         self.unseen.remove(&key);
+        self.put(key, version, object)
+    }
+
+    /// Takes what the server answered to a write of ours. `None`: the watch knows it already, or something newer.
+    pub fn anticipate(&mut self, key: Key, version: u64, object: K) -> Option<Delta<K>> {
+        if version <= self.watched_to { None } else { self.put(key, version, object) }
+    }
+
+    pub fn delete(&mut self, key: Key, version: u64) -> Option<Delta<K>> {
+        self.watched_to = self.watched_to.max(version);
+        self.remove(key)
+    }
+
+    fn put(&mut self, key: Key, version: u64, object: K) -> Option<Delta<K>> {
+        if self.objects.get(&key).is_some_and(|(stored, _)| version < *stored) {
+            return None;
+        }
         let after = Arc::new(object);
-        let before = self.objects.insert(key.clone(), Arc::clone(&after));
-        Delta { key, before, after: Some(after) }
+        let before = self.objects.insert(key.clone(), (version, Arc::clone(&after)));
+        Some(Delta { key, before: before.map(|(_, object)| object), after: Some(after) })
     }
 
-    pub fn delete(&mut self, key: Key) -> Option<Delta<K>> {
+    fn remove(&mut self, key: Key) -> Option<Delta<K>> {
         self.unseen.remove(&key);
-        let before = self.objects.remove(&key)?;
+        let (_, before) = self.objects.remove(&key)?;
         Some(Delta { key, before: Some(before), after: None })
     }
 }
@@ -118,23 +146,64 @@ impl<K> Objects<K> {
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> Key {
+        Key::cluster(name)
+    }
+
+    fn get(objects: &Objects<u64>, name: &str) -> Option<u64> {
+        objects.named(name).map(|object| **object)
+    }
+
     #[test]
     fn what_a_new_list_does_not_hold_is_gone() {
         let mut objects = Objects::default();
         for name in ["a", "b", "c"] {
-            objects.apply(Key::cluster(name), 1);
+            objects.apply(key(name), 1, 1);
         }
         objects.begin_list();
-        objects.apply(Key::cluster("b"), 2);
+        objects.apply(key("b"), 2, 2);
         let gone: Vec<_> = objects.end_list().into_iter().map(|delta| delta.key.name).collect();
         assert_eq!(gone, ["a", "c"]);
-        assert_eq!(objects.named("b").map(|b| **b), Some(2));
-        assert!(objects.named("a").is_none());
+        assert_eq!(get(&objects, "b"), Some(2));
+        assert_eq!(get(&objects, "a"), None);
+    }
+
+    #[test]
+    fn a_new_list_keeps_what_we_wrote_after_it() {
+        let mut objects = Objects::default();
+        objects.apply(key("a"), 1, 1);
+        objects.begin_list();
+        objects.apply(key("a"), 1, 1);
+        objects.anticipate(key("b"), 2, 2);
+        objects.begin_list();
+        objects.apply(key("a"), 1, 1);
+        assert!(objects.end_list().is_empty());
+        assert_eq!(get(&objects, "b"), Some(2));
     }
 
     #[test]
     fn deleting_what_is_not_there_changes_nothing() {
         let mut objects = Objects::<u8>::default();
-        assert!(objects.delete(Key::namespaced("ns", "a")).is_none());
+        assert!(objects.delete(Key::namespaced("ns", "a"), 1).is_none());
+    }
+
+    #[test]
+    fn the_older_never_overwrites_the_newer() {
+        let mut objects = Objects::default();
+        objects.apply(key("a"), 5, 5);
+        assert!(objects.anticipate(key("a"), 7, 7).is_some());
+        assert!(objects.apply(key("a"), 6, 6).is_none(), "the watch lags behind our own write");
+        assert_eq!(get(&objects, "a"), Some(7));
+        assert!(objects.apply(key("a"), 7, 7).is_some());
+    }
+
+    #[test]
+    fn a_write_that_the_watch_has_passed_does_not_bring_back_the_dead() {
+        let mut objects = Objects::default();
+        objects.apply(key("a"), 5, 5);
+        objects.delete(key("a"), 9);
+        assert!(objects.anticipate(key("a"), 7, 7).is_none());
+        assert_eq!(get(&objects, "a"), None);
+        assert!(objects.anticipate(key("a"), 10, 10).is_some(), "a new object of the same name");
     }
 }

@@ -1,1 +1,41 @@
-//! The karpenter.sh and karpenter.kwok.sh resources as Kubernetes sees them
+//! The `karpenter.sh` and `karpenter.kwok.sh` resources as Kubernetes sees them.
+//!
+//! This crate holds what is written on the wire and the rules about writing it: the types, the CRDs generated
+//! from them, the labels and annotations, the status conditions, the drift hash and the checks that the API server
+//! cannot make. It decides nothing.
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats the types inside of functions, visibility included"
+)]
+#![allow(clippy::duplicated_attributes, reason = "printer columns may have the same type")]
+
+pub mod annotations;
+pub mod conditions;
+mod crd;
+pub mod duration;
+pub mod hash;
+pub mod kwok;
+pub mod labels;
+pub mod names;
+pub mod nodeclaim;
+pub mod nodepool;
+pub mod requirement;
+mod schema;
+pub mod taints;
+pub mod validation;
+
+pub use crd::{CrdFile, WriteCrdError, crd_files, crds, crds_without_provider, crds_yaml};
+pub use duration::{DurationOrNever, GoDuration};
+pub use kwok::{KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus};
+pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};
+pub use nodepool::{
+    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate,
+    NodeClaimTemplateSpec, NodePool, NodePoolSpec, NodePoolStatus, TemplateMetadata,
+};
+pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator};
+
+/// The API group of NodePools and NodeClaims, and the domain of every label and annotation that Kerf owns.
+pub const GROUP: &str = "karpenter.sh";
+
+/// Finalizer on NodeClaims (until the instance is gone) and on Nodes (until they are drained).
+pub const TERMINATION_FINALIZER: &str = "karpenter.sh/termination";

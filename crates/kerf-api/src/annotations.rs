@@ -1,0 +1,17 @@
+//! Annotations that Kerf reads or writes.
+
+/// On Pods and Nodes: do not disrupt voluntarily. On Pods also a duration, counted from the start of the pod.
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+
+/// On NodePools and NodeClaims: the drift hash of the pool's template, see [`crate::hash`].
+pub const NODE_POOL_HASH: &str = "karpenter.sh/nodepool-hash";
+pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
+
+/// On NodeClaims: when the drain is given up and the instance terminated all the same (RFC 3339).
+pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-timestamp";
+
+/// On NodeClaims: whether a `minValues` had to be disregarded to launch it.
+pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
+
+/// On Pods: how much a ReplicaSet would rather keep this one (Kubernetes' own).
+pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

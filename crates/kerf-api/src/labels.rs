@@ -1,0 +1,222 @@
+//! The labels that Kerf owns, knows or refuses.
+
+use std::collections::BTreeSet;
+
+use crate::GROUP;
+
+// Kubernetes' own.
+pub const ARCH: &str = "kubernetes.io/arch";
+pub const OS: &str = "kubernetes.io/os";
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// Set to `karpenter` on a node that is being drained, so that load balancers leave it first.
+pub const EXCLUDE_FROM_LOAD_BALANCERS: &str =
+    "node.kubernetes.io/exclude-from-external-load-balancers";
+
+// Karpenter's.
+/// The pool that a NodeClaim and its Node belong to.
+pub const NODE_POOL: &str = "karpenter.sh/nodepool";
+pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+/// `true` on a Node whose NodeClaim has taken charge of it.
+pub const REGISTERED: &str = "karpenter.sh/registered";
+/// `true` on a Node that is ready for everything it was launched for.
+pub const INITIALIZED: &str = "karpenter.sh/initialized";
+/// `true` on a Node: its taints are not taken from the NodeClaim when it registers.
+pub const DO_NOT_SYNC_TAINTS: &str = "karpenter.sh/do-not-sync-taints";
+
+// Values.
+pub const CAPACITY_TYPE_SPOT: &str = "spot";
+pub const CAPACITY_TYPE_ON_DEMAND: &str = "on-demand";
+pub const CAPACITY_TYPE_RESERVED: &str = "reserved";
+pub const ARCH_AMD64: &str = "amd64";
+pub const ARCH_ARM64: &str = "arm64";
+
+// The KWOK provider's.
+pub const KWOK_DOMAIN: &str = "karpenter.kwok.sh";
+pub const KWOK_NODE_CLASS: &str = "karpenter.kwok.sh/kwoknodeclass";
+pub const KWOK_INSTANCE_CPU: &str = "karpenter.kwok.sh/instance-cpu";
+pub const KWOK_INSTANCE_MEMORY: &str = "karpenter.kwok.sh/instance-memory";
+pub const KWOK_INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
+pub const KWOK_INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
+
+pub(crate) const KWOK_LABELS_IN_REQUIREMENTS: [&str; 5] = [
+    KWOK_NODE_CLASS,
+    KWOK_INSTANCE_CPU,
+    KWOK_INSTANCE_MEMORY,
+    KWOK_INSTANCE_FAMILY,
+    KWOK_INSTANCE_SIZE,
+];
+
+const WELL_KNOWN: [&str; 8] =
+    [NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
+
+/// Names that older versions of Kubernetes gave to labels.
+const ALIASES: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", ZONE),
+    ("failure-domain.beta.kubernetes.io/region", REGION),
+    ("beta.kubernetes.io/arch", ARCH),
+    ("beta.kubernetes.io/os", OS),
+    ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
+];
+
+/// Which labels have a meaning of their own, and which may not be used.
+///
+/// Both sets grow with the provider, before anything else runs; afterwards they do not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelRules {
+    well_known: BTreeSet<String>,
+    restricted_domains: BTreeSet<String>,
+}
+
+/// A label is used that Kerf sets itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "using label {label} is not allowed as it might interfere with the internal provisioning logic; specify a well known label: [{well_known}], or a custom label that does not use a restricted domain: [{restricted_domains}]"
+)]
+pub struct RestrictedLabel {
+    label: String,
+    well_known: String,
+    restricted_domains: String,
+}
+
+impl Default for LabelRules {
+    /// The rules without a provider.
+    fn default() -> Self {
+        Self {
+            well_known: WELL_KNOWN.map(str::to_owned).into(),
+            restricted_domains: [GROUP.to_owned()].into(),
+        }
+    }
+}
+
+impl LabelRules {
+    /// Adds labels that the provider puts on its nodes.
+    #[must_use]
+    pub fn knowing(mut self, labels: impl IntoIterator<Item: Into<String>>) -> Self {
+        self.well_known.extend(labels.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a domain in which only well-known labels may be used.
+    #[must_use]
+    pub fn restricting(mut self, domain: &str) -> Self {
+        self.restricted_domains.insert(domain.to_owned());
+        self
+    }
+
+    pub fn well_known(&self) -> &BTreeSet<String> {
+        &self.well_known
+    }
+
+    pub fn is_well_known(&self, label: &str) -> bool {
+        self.well_known.contains(label)
+    }
+
+    /// Refuses a label that is in a restricted domain, or a subdomain of one, and not well known. The CRD's own rule is
+    /// cruder: it refuses every domain whose text ends with `karpenter.sh`.
+    pub fn check(&self, label: &str) -> Result<(), RestrictedLabel> {
+        if self.is_well_known(label) {
+            return Ok(());
+        }
+        let domain = domain(label);
+        let within = |restricted: &String| {
+            domain
+                .strip_suffix(restricted.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        if label != HOSTNAME && !self.restricted_domains.iter().any(within) {
+            return Ok(());
+        }
+        let list =
+            |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        Err(RestrictedLabel {
+            label: label.to_owned(),
+            well_known: list(&self.well_known),
+            restricted_domains: list(&self.restricted_domains),
+        })
+    }
+}
+
+/// The part of a label before its slash; nothing if it has none.
+pub fn domain(label: &str) -> &str {
+    label.split_once('/').map_or("", |(domain, _)| domain)
+}
+
+/// The present name of a label that may be written under an old one.
+pub fn normalize(label: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == label).map_or(label, |(_, name)| name)
+}
+
+/// The label under which NodeClaims and Nodes carry the name of their NodeClass.
+pub fn node_class(group: &str, kind: &str) -> String {
+    format!("{group}/{}", kind.to_lowercase())
+}
+
+/// All values that a label can have, for the labels where they are known.
+pub fn known_values(label: &str) -> Option<&'static [&'static str]> {
+    (label == CAPACITY_TYPE).then_some(&[
+        CAPACITY_TYPE_ON_DEMAND,
+        CAPACITY_TYPE_RESERVED,
+        CAPACITY_TYPE_SPOT,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kwok() -> LabelRules {
+        LabelRules::default().restricting(KWOK_DOMAIN).knowing([KWOK_INSTANCE_CPU])
+    }
+
+    #[test]
+    fn restricts_the_domains_of_karpenter_and_of_the_provider() {
+        let check = |label: &str, allowed: bool| {
+            assert_eq!(kwok().check(label).is_ok(), allowed, "{label}");
+        };
+        for label in WELL_KNOWN {
+            check(label, true);
+        }
+        check(KWOK_INSTANCE_CPU, true);
+        check(KWOK_INSTANCE_SIZE, false);
+        check("karpenter.kwok.sh/other", false);
+        check("karpenter.sh/custom", false);
+        check("sub.karpenter.sh/custom", false);
+        check("notkarpenter.sh/custom", true);
+        check(HOSTNAME, false);
+        check("kubernetes.io/custom", true);
+        check("node.kubernetes.io/custom", true);
+        check("team", true);
+        check("karpenter.sh", true);
+        check("example.com/karpenter.sh", true);
+    }
+
+    #[test]
+    fn names_the_labels_to_use_instead() {
+        assert_eq!(
+            LabelRules::default().check(HOSTNAME).unwrap_err().to_string(),
+            "using label kubernetes.io/hostname is not allowed as it might interfere with the internal provisioning logic; \
+             specify a well known label: [karpenter.sh/capacity-type karpenter.sh/nodepool kubernetes.io/arch \
+             kubernetes.io/os node.kubernetes.io/instance-type node.kubernetes.io/windows-build \
+             topology.kubernetes.io/region topology.kubernetes.io/zone], or a custom label that does not use a restricted \
+             domain: [karpenter.sh]"
+        );
+    }
+
+    #[test]
+    fn replaces_old_names_by_present_ones() {
+        for (alias, name) in ALIASES {
+            assert_eq!(normalize(alias), name);
+            assert_eq!(normalize(name), name);
+        }
+        assert_eq!(normalize("team"), "team");
+    }
+
+    #[test]
+    fn derives_the_node_class_label_from_group_and_kind() {
+        assert_eq!(node_class(KWOK_DOMAIN, "KWOKNodeClass"), KWOK_NODE_CLASS);
+    }
+}

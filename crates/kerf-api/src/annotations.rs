@@ -1,6 +1,7 @@
 //! Annotations that Kerf reads or writes.
 
-/// On Pods and Nodes: do not disrupt voluntarily. On Pods also a duration, counted from the start of the pod.
+/// On Pods and Nodes: do not disrupt voluntarily. On Pods also a duration, counted from the start
+/// of the pod.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
 /// On NodePools and NodeClaims: the drift hash of the pool's template, see [`crate::hash`].

@@ -75,8 +75,8 @@ pub trait Conditioned: Resource {
         self.condition_status(kind) == Status::True
     }
 
-    /// The conditions for writing. Those of `Ready` and its dependents that are missing are added as `Unknown`, so that
-    /// this alone can change the object; compare with it as it was before.
+    /// The conditions for writing. Those of `Ready` and its dependents that are missing are added
+    /// as `Unknown`, so that this alone can change the object; compare with it as it was before.
     fn condition_set(&mut self, now: Timestamp) -> ConditionSet<'_> {
         let meta = self.meta();
         let generation = meta.generation.unwrap_or(0);
@@ -236,7 +236,8 @@ impl ConditionSet<'_> {
     }
 }
 
-/// Kubernetes writes times in whole seconds. Rounding here lets a condition equal itself after it has been stored.
+/// Kubernetes writes times in whole seconds. Rounding here lets a condition equal itself after it
+/// has been stored.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -25,7 +25,8 @@ pub struct WriteCrdError {
     source: serde_saphyr::ser::Error,
 }
 
-/// The CRDs as they are shipped: those of any provider, with the labels of the KWOK provider reserved, and its own.
+/// The CRDs as they are shipped: those of any provider, with the labels of the KWOK provider
+/// reserved, and its own.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = crds_without_provider();
     for crd in &mut crds {
@@ -75,8 +76,8 @@ fn kwok_node_class() -> CustomResourceDefinition {
     crd
 }
 
-/// Requirements may use the labels that the KWOK provider knows and no others of its domain. Labels of a NodePool's
-/// template are not restricted in this way, as in Karpenter's chart.
+/// Requirements may use the labels that the KWOK provider knows and no others of its domain. Labels
+/// of a NodePool's template are not restricted in this way, as in Karpenter's chart.
 fn reserve_kwok_labels(crd: &mut CustomResourceDefinition) {
     let path: &[&str] = match crd.spec.names.kind.as_str() {
         "NodePool" => &["spec", "template", "spec", "requirements"],
@@ -110,7 +111,8 @@ fn mended(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
         schema.title = None;
         // An Option is a field that may be left out; derived schemas also let it be null.
         schema.nullable = None;
-        // Lines of a doc comment end where the source file wants it; `kubectl explain` wraps by itself.
+        // Lines of a doc comment end where the source file wants it; `kubectl explain` wraps by
+        // itself.
         if let Some(description) = &mut schema.description {
             *description = description.replace('\n', " ");
         }

@@ -1,7 +1,8 @@
 //! Durations in Go's notation (`1h30m`), remembered as the user wrote them.
 //!
-//! `kube_core::Duration` is not used: it forgets the text (`720h` comes back as `2592000s`, which the pattern of a
-//! budget's `duration` even rejects) and it panics on numbers that the CRD patterns let through.
+//! `kube_core::Duration` is not used: it forgets the text (`720h` comes back as `2592000s`, which
+//! the pattern of a budget's `duration` even rejects) and it panics on numbers that the CRD
+//! patterns let through.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
@@ -103,8 +104,8 @@ impl FromStr for DurationOrNever {
     }
 }
 
-/// Numbers too large for Go are cut to the longest span instead of being refused: the CRD patterns admit them, and one
-/// such object must not stop the watch that carries all the others.
+/// Numbers too large for Go are cut to the longest span instead of being refused: the CRD patterns
+/// admit them, and one such object must not stop the watch that carries all the others.
 fn parse(text: &str) -> Result<Duration, Problem> {
     let (negative, mut rest) = match text.as_bytes().first() {
         None => return Err(Problem::Empty),

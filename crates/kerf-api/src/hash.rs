@@ -1,8 +1,9 @@
 //! The hash of a NodePool's template, by which NodeClaims find out that they are out of date.
 //!
-//! Clusters that come from Karpenter carry such hashes in annotations. They have to come out the same here, or every node
-//! would count as drifted on the day of the move. So this follows, quirks included, the Go library that computes them
-//! there (hashstructure, format 2, slices as sets, zero values left out), for the types of the template.
+//! Clusters that come from Karpenter carry such hashes in annotations. They have to come out the
+//! same here, or every node would count as drifted on the day of the move. So this follows, quirks
+//! included, the Go library that computes them there (hashstructure, format 2, slices as sets, zero
+//! values left out), for the types of the template.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ pub const HASH_VERSION: &str = "v3";
 impl NodePool {
     /// The hash as it stands in [`crate::annotations::NODE_POOL_HASH`].
     ///
-    /// Requirements are not part of it: nodes are compared with them one by one. Nor is anything outside of the template.
+    /// Requirements are not part of it: nodes are compared with them one by one. Nor is anything
+    /// outside of the template.
     pub fn hash(&self) -> String {
         template(&self.spec.template).to_string()
     }
@@ -52,7 +54,8 @@ fn spec(spec: &NodeClaimTemplateSpec) -> u64 {
         .hash
 }
 
-/// Elements are combined without regard to their order, so that two equal ones cancel each other out.
+/// Elements are combined without regard to their order, so that two equal ones cancel each other
+/// out.
 fn taints(taints: &[Taint]) -> u64 {
     taints.iter().map(taint).fold(0, |hash, taint| hash ^ taint)
 }
@@ -91,7 +94,8 @@ fn duration_or_never(duration: &DurationOrNever) -> Option<u64> {
     }
 }
 
-/// Go's binary form of a time that was read in a process whose local zone is UTC, as it is in a container.
+/// Go's binary form of a time that was read in a process whose local zone is UTC, as it is in a
+/// container.
 fn time(time: Timestamp) -> u64 {
     const SECONDS_FROM_YEAR_1_TO_1970: i64 = 62_135_596_800;
     const VERSION: [u8; 1] = [1];
@@ -120,7 +124,8 @@ fn nanoseconds(duration: &GoDuration) -> i64 {
     i64::try_from(duration.as_duration().as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The hash of a Go struct: its name, then its fields in the order of their declaration, those with zero values left out.
+/// The hash of a Go struct: its name, then its fields in the order of their declaration, those with
+/// zero values left out.
 struct Struct {
     hash: u64,
 }

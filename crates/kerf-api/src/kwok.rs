@@ -35,7 +35,8 @@ pub struct KwokNodeClassSpec {
     pub node_registration_delay: Option<GoDuration>,
 }
 
-/// The whole spec may be left out, which a derived implementation on the generated root type would refuse.
+/// The whole spec may be left out, which a derived implementation on the generated root type would
+/// refuse.
 impl<'de> Deserialize<'de> for KwokNodeClassSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]

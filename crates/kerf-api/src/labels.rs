@@ -115,8 +115,8 @@ impl LabelRules {
         self.well_known.contains(label)
     }
 
-    /// Refuses a label that is in a restricted domain, or a subdomain of one, and not well known. The CRD's own rule is
-    /// cruder: it refuses every domain whose text ends with `karpenter.sh`.
+    /// Refuses a label that is in a restricted domain, or a subdomain of one, and not well known.
+    /// The CRD's own rule is cruder: it refuses every domain whose text ends with `karpenter.sh`.
     pub fn check(&self, label: &str) -> Result<(), RestrictedLabel> {
         if self.is_well_known(label) {
             return Ok(());

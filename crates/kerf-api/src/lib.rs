@@ -1,8 +1,8 @@
 //! The `karpenter.sh` and `karpenter.kwok.sh` resources as Kubernetes sees them.
 //!
-//! This crate holds what is written on the wire and the rules about writing it: the types, the CRDs generated
-//! from them, the labels and annotations, the status conditions, the drift hash and the checks that the API server
-//! cannot make. It decides nothing.
+//! This crate holds what is written on the wire and the rules about writing it: the types, the CRDs
+//! generated from them, the labels and annotations, the status conditions, the drift hash and the
+//! checks that the API server cannot make. It decides nothing.
 #![allow(
     unreachable_pub,
     reason = "KubeSchema repeats the types inside of functions, visibility included"
@@ -34,7 +34,8 @@ pub use nodepool::{
 };
 pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator};
 
-/// The API group of NodePools and NodeClaims, and the domain of every label and annotation that Kerf owns.
+/// The API group of NodePools and NodeClaims, and the domain of every label and annotation that
+/// Kerf owns.
 pub const GROUP: &str = "karpenter.sh";
 
 /// Finalizer on NodeClaims (until the instance is gone) and on Nodes (until they are drained).

@@ -93,8 +93,8 @@ pub struct NodeClaimSpec {
     #[schemars(schema_with = "schema::taints")]
     pub startup_taints: Option<Vec<Taint>>,
 
-    /// Conditions on the labels of the node, all of which must hold. The provider chooses among the instance types that
-    /// they leave.
+    /// Conditions on the labels of the node, all of which must hold. The provider chooses among the
+    /// instance types that they leave.
     #[schemars(schema_with = "schema::node_claim_requirements")]
     pub requirements: Vec<NodeSelectorRequirement>,
 
@@ -105,8 +105,9 @@ pub struct NodeClaimSpec {
     /// The object that holds the provider's own settings.
     pub node_class_ref: NodeClassReference,
 
-    /// Longest time that the node may take to drain, counted from its deletion. When it runs out, the pods that are left
-    /// are deleted whatever protects them. Without it a drain waits for as long as it takes.
+    /// Longest time that the node may take to drain, counted from its deletion. When it runs out,
+    /// the pods that are left are deleted whatever protects them. Without it a drain waits for as
+    /// long as it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::DURATION))]
     pub termination_grace_period: Option<GoDuration>,

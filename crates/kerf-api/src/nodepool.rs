@@ -17,8 +17,8 @@ use crate::{
     schema,
 };
 
-/// What the nodes of this pool look like, and how the pool grows, shrinks and renews itself. Nodes are launched for pods
-/// that find no place, or, with `replicas`, in a fixed number.
+/// What the nodes of this pool look like, and how the pool grows, shrinks and renews itself. Nodes
+/// are launched for pods that find no place, or, with `replicas`, in a fixed number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "karpenter.sh",
@@ -64,8 +64,8 @@ use crate::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolSpec {
-    /// Shape of the nodes. What is launched is usually narrower than this: it also has to suit the pods that it is
-    /// launched for.
+    /// Shape of the nodes. What is launched is usually narrower than this: it also has to suit the
+    /// pods that it is launched for.
     pub template: NodeClaimTemplate,
 
     /// When and how fast nodes of this pool may be removed or replaced.
@@ -73,21 +73,23 @@ pub struct NodePoolSpec {
     #[schemars(extend("default" = { "consolidateAfter": "0s" }))]
     pub disruption: Disruption,
 
-    /// Most of each resource that the nodes of this pool may have together, e.g. cpu, memory, nodes. Nothing is launched
-    /// that would exceed it. With `replicas` only nodes may be limited.
+    /// Most of each resource that the nodes of this pool may have together, e.g. cpu, memory,
+    /// nodes. Nothing is launched that would exceed it. With `replicas` only nodes may be limited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub limits: BTreeMap<String, Quantity>,
 
-    /// Pools with a higher weight are tried first; no weight counts as 0. Cannot be combined with `replicas`.
+    /// Pools with a higher weight are tried first; no weight counts as 0. Cannot be combined with
+    /// `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub weight: Option<i32>,
 
-    /// Number of nodes that the pool keeps, whether pods need them or not. A pool that has it is static: its nodes are
-    /// never consolidated, so consolidationPolicy, consolidateAfter and all other consolidation settings have no effect;
-    /// weight cannot be set, and of the limits only nodes. It can be changed (also by kubectl scale), but neither added to
-    /// nor removed from an existing pool. Alpha.
+    /// Number of nodes that the pool keeps, whether pods need them or not. A pool that has it is
+    /// static: its nodes are never consolidated, so consolidationPolicy, consolidateAfter and all
+    /// other consolidation settings have no effect; weight cannot be set, and of the limits only
+    /// nodes. It can be changed (also by kubectl scale), but neither added to nor removed from an
+    /// existing pool. Alpha.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i64>,
@@ -136,29 +138,32 @@ pub struct NodeClaimTemplateSpec {
     #[schemars(schema_with = "schema::taints")]
     pub taints: Option<Vec<Taint>>,
 
-    /// Taints that the nodes start with and that something else, typically a DaemonSet, removes soon. Pods need not
-    /// tolerate them for a node to be launched, but the node counts as initialized only when they are gone.
+    /// Taints that the nodes start with and that something else, typically a DaemonSet, removes
+    /// soon. Pods need not tolerate them for a node to be launched, but the node counts as
+    /// initialized only when they are gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::taints")]
     pub startup_taints: Option<Vec<Taint>>,
 
-    /// Which nodes may be launched: conditions on their labels (instance type, zone, architecture, capacity type, or
-    /// labels of your own), all of which must hold.
+    /// Which nodes may be launched: conditions on their labels (instance type, zone, architecture,
+    /// capacity type, or labels of your own), all of which must hold.
     #[schemars(schema_with = "schema::node_pool_requirements")]
     pub requirements: Vec<NodeSelectorRequirement>,
 
-    /// The object that holds the provider's own settings. Its group and kind cannot be changed later, its name can.
+    /// The object that holds the provider's own settings. Its group and kind cannot be changed
+    /// later, its name can.
     #[x_kube(
         validation = Rule::new("self.group == oldSelf.group").message("nodeClassRef.group is immutable"),
         validation = Rule::new("self.kind == oldSelf.kind").message("nodeClassRef.kind is immutable"),
     )]
     pub node_class_ref: NodeClassReference,
 
-    /// Longest time that a node may take to drain, counted from its deletion. When it runs out, the pods that are left
-    /// are deleted whatever their disruption budgets, their karpenter.sh/do-not-disrupt annotation or their own grace
-    /// period say; a pod is deleted early enough to have its own grace period within this time. Nodes of a pool with this
-    /// setting may also be replaced because of drift while such pods block eviction. Without it a drain waits for as long
-    /// as it takes.
+    /// Longest time that a node may take to drain, counted from its deletion. When it runs out, the
+    /// pods that are left are deleted whatever their disruption budgets, their
+    /// karpenter.sh/do-not-disrupt annotation or their own grace period say; a pod is deleted early
+    /// enough to have its own grace period within this time. Nodes of a pool with this setting may
+    /// also be replaced because of drift while such pods block eviction. Without it a drain waits
+    /// for as long as it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::DURATION))]
     pub termination_grace_period: Option<GoDuration>,
@@ -174,46 +179,51 @@ pub struct NodeClaimTemplateSpec {
 #[x_kube(crates(kube_core = "::kube_core"))]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
-    /// How long a node must have been left alone (no pod came or went) before it may be consolidated, or Never. Static
-    /// pools ignore it.
+    /// How long a node must have been left alone (no pod came or went) before it may be
+    /// consolidated, or Never. Static pools ignore it.
     #[serde(default = "at_once")]
     #[schemars(regex(pattern = schema::DURATION_OR_NEVER))]
     pub consolidate_after: DurationOrNever,
 
     /// Which nodes consolidation may remove. WhenEmpty: those without pods that would have to move.
-    /// WhenEmptyOrUnderutilized: also those whose pods fit elsewhere, or on something cheaper. Balanced: the latter, if
-    /// what is saved outweighs the pods that are disturbed for it. Static pools ignore it.
+    /// WhenEmptyOrUnderutilized: also those whose pods fit elsewhere, or on something cheaper.
+    /// Balanced: the latter, if what is saved outweighs the pods that are disturbed for it. Static
+    /// pools ignore it.
     #[serde(default)]
     pub consolidation_policy: ConsolidationPolicy,
 
-    /// How many nodes of the pool may be disrupted at a time. Of several budgets that are active the strictest counts.
+    /// How many nodes of the pool may be disrupted at a time. Of several budgets that are active
+    /// the strictest counts.
     #[serde(default = "ten_percent")]
     #[schemars(schema_with = "schema::budgets")]
     pub budgets: Vec<Budget>,
 
-    /// Consolidation leaves a node with pods alone while the average of its requested share of CPU and of memory is above
-    /// this (0 to 1); 1 switches the check off. Nodes that are drifted or in the last tenth of their lifetime are not
-    /// protected by it. Default: the operator's --scaledown-utilization-threshold.
+    /// Consolidation leaves a node with pods alone while the average of its requested share of CPU
+    /// and of memory is above this (0 to 1); 1 switches the check off. Nodes that are drifted or in
+    /// the last tenth of their lifetime are not protected by it. Default: the operator's
+    /// --scaledown-utilization-threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub consolidation_utilization_threshold: Option<f64>,
 
-    /// A consolidation may replace nodes only by one that costs less than this part (0 to 1) of what they cost: 0.8 wants
-    /// to save more than a fifth, 1 anything at all, and with 0 nothing is replaced. Removals without a replacement are
-    /// not affected. Default: the operator's --consolidation-price-improvement-factor.
+    /// A consolidation may replace nodes only by one that costs less than this part (0 to 1) of
+    /// what they cost: 0.8 wants to save more than a fifth, 1 anything at all, and with 0 nothing
+    /// is replaced. Removals without a replacement are not affected. Default: the operator's
+    /// --consolidation-price-improvement-factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub consolidation_price_improvement_factor: Option<f64>,
 
-    /// What a consolidation must save per hour (in the unit of the provider's prices) for each unit of disruption, which
-    /// is about one pod; 0 switches the check off. Default: the operator's --consolidation-savings-threshold, or 0 with
-    /// the policy Balanced.
+    /// What a consolidation must save per hour (in the unit of the provider's prices) for each unit
+    /// of disruption, which is about one pod; 0 switches the check off. Default: the operator's
+    /// --consolidation-savings-threshold, or 0 with the policy Balanced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub consolidation_savings_threshold: Option<f64>,
 
-    /// For this long after a pod has come or gone, consolidation neither removes a node nor moves pods to it. Empty nodes
-    /// are removed all the same. Never switches it off. Default: the operator's --consolidation-grace-period.
+    /// For this long after a pod has come or gone, consolidation neither removes a node nor moves
+    /// pods to it. Empty nodes are removed all the same. Never switches it off. Default: the
+    /// operator's --consolidation-grace-period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::DURATION_OR_NEVER))]
     pub consolidation_grace_period: Option<DurationOrNever>,
@@ -241,12 +251,13 @@ impl ConsolidationPolicy {
 /// How many nodes may be disrupted at a time, and when that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Budget {
-    /// Number of nodes, or percentage of the nodes of the pool (rounded up), that may be disrupted at a time.
+    /// Number of nodes, or percentage of the nodes of the pool (rounded up), that may be disrupted
+    /// at a time.
     #[schemars(regex(pattern = schema::BUDGET_NODES), extend("default" = "10%"))]
     pub nodes: String,
 
-    /// When the budget becomes active, in cron syntax (five fields, or a name like @daily), in UTC. Needs `duration`.
-    /// Without both the budget is always active.
+    /// When the budget becomes active, in cron syntax (five fields, or a name like @daily), in UTC.
+    /// Needs `duration`. Without both the budget is always active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::BUDGET_SCHEDULE))]
     pub schedule: Option<String>,
@@ -256,8 +267,8 @@ pub struct Budget {
     #[schemars(regex(pattern = schema::BUDGET_DURATION))]
     pub duration: Option<GoDuration>,
 
-    /// Kinds of disruption that the budget counts for; all of them if left out. A list without entries makes the budget
-    /// count for none.
+    /// Kinds of disruption that the budget counts for; all of them if left out. A list without
+    /// entries makes the budget count for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::budget_reasons")]
     pub reasons: Option<Vec<DisruptionReason>>,
@@ -298,7 +309,8 @@ pub struct NodePoolStatus {
     #[serde(default)]
     pub nodes: i64,
 
-    /// Generation of the NodeClass that NodeRegistrationHealthy was found for; a newer one resets that condition.
+    /// Generation of the NodeClass that NodeRegistrationHealthy was found for; a newer one resets
+    /// that condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_class_observed_generation: Option<i64>,
 

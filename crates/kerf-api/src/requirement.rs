@@ -18,14 +18,15 @@ pub struct NodeSelectorRequirement {
     /// How the label's value is compared with `values`.
     pub operator: Operator,
 
-    /// What the label's value is compared with: one or more values for In, any number for NotIn, none for Exists and
-    /// DoesNotExist, and exactly one integer that is not negative for Gt, Lt, Gte and Lte.
+    /// What the label's value is compared with: one or more values for In, any number for NotIn,
+    /// none for Exists and DoesNotExist, and exactly one integer that is not negative for Gt, Lt,
+    /// Gte and Lte.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::requirement_values")]
     pub values: Vec<String>,
 
-    /// Least number of different values of this label that the instance types of a launch must cover between them, so
-    /// that a shortage of one of them does not stop it. Alpha.
+    /// Least number of different values of this label that the instance types of a launch must
+    /// cover between them, so that a shortage of one of them does not stop it. Alpha.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::min_values")]
     pub min_values: Option<u32>,

@@ -1,4 +1,5 @@
-//! The parts of the CRD schemas that the types alone do not express: patterns, bounds, list types and CEL rules.
+//! The parts of the CRD schemas that the types alone do not express: patterns, bounds, list types
+//! and CEL rules.
 
 use kube_core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -20,7 +21,8 @@ pub(crate) const DURATION: &str = "^([0-9]+(s|m|h))+$";
 pub(crate) const DURATION_OR_NEVER: &str = "^(([0-9]+(s|m|h))+|Never)$";
 pub(crate) const BUDGET_NODES: &str = "^((100|[0-9]{1,2})%|[0-9]+)$";
 pub(crate) const BUDGET_DURATION: &str = "^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$";
-/// The anchors bind to one alternative each, so `@dailyxyz` passes. Kept: what Karpenter accepts, Kerf accepts.
+/// The anchors bind to one alternative each, so `@dailyxyz` passes. Kept: what Karpenter accepts,
+/// Kerf accepts.
 pub(crate) const BUDGET_SCHEDULE: &str =
     r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$";
 
@@ -133,8 +135,9 @@ pub(crate) fn requirement_key(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Karpenter's CRDs carry the length and the pattern of a label value at this place, where they check nothing because a
-/// list is not a string. They are left as they are: on the items they would turn away objects that Karpenter accepts.
+/// Karpenter's CRDs carry the length and the pattern of a label value at this place, where they
+/// check nothing because a list is not a string. They are left as they are: on the items they would
+/// turn away objects that Karpenter accepts.
 pub(crate) fn requirement_values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -176,8 +179,9 @@ fn outside_of_karpenter(key: &str) -> Rule {
     outside_of_domain(key, "karpenter.sh", &["karpenter.sh/capacity-type", "karpenter.sh/nodepool"])
 }
 
-/// The key (the name of a CEL variable) is one of those allowed, or its part before the first slash does not end with the
-/// domain. A plain suffix, as in Karpenter: `notkarpenter.sh/x` is refused too.
+/// The key (the name of a CEL variable) is one of those allowed, or its part before the first slash
+/// does not end with the domain. A plain suffix, as in Karpenter: `notkarpenter.sh/x` is refused
+/// too.
 pub(crate) fn outside_of_domain(key: &str, domain: &str, allowed: &[&str]) -> Rule {
     let allowed = json!(allowed);
     Rule::new(format!("{key} in {allowed} || !{key}.split('/')[0].endsWith('{domain}')"))
@@ -218,7 +222,8 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// NodeClaims were written without reasons and messages by early versions of Karpenter; such objects stay valid.
+/// NodeClaims were written without reasons and messages by early versions of Karpenter; such
+/// objects stay valid.
 pub(crate) fn node_claim_conditions(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = conditions(generator);
     if let Some(Value::Object(item)) = schema.get_mut("items") {

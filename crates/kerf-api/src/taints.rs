@@ -11,7 +11,8 @@ pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Key of the taint that nodes are born with and that registration removes.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 
-/// Keys that start with this belong to controllers which hold a node back until something on it is ready.
+/// Keys that start with this belong to controllers which hold a node back until something on it is
+/// ready.
 const READINESS_PREFIX: &str = "readiness.k8s.io/";
 
 const EPHEMERAL: [(&str, &str); 5] = [

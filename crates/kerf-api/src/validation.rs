@@ -259,7 +259,8 @@ mod tests {
         pool
     }
 
-    /// `...` in what is expected stands for a sentence of Kubernetes or a list of labels, tested elsewhere.
+    /// `...` in what is expected stands for a sentence of Kubernetes or a list of labels, tested
+    /// elsewhere.
     fn check(labels: &Value, spec: &Value, expected: &[&str]) {
         let rules = LabelRules::default();
         let problems = match validate_node_pool(&pool(labels, spec), &rules) {

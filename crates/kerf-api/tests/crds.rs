@@ -1,6 +1,7 @@
 //! The CRDs that the chart ships are the ones that the types generate.
 //!
-//! After a change of the types, write them anew with `KERF_WRITE_CRDS=1 cargo test -p kerf-api --test crds`.
+//! After a change of the types, write them anew with `KERF_WRITE_CRDS=1 cargo test -p kerf-api
+//! --test crds`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -36,7 +37,8 @@ fn chart_ships_the_generated_crds() {
     );
 }
 
-/// One of the numbers changes whenever a rule is lost: 18 and 9 are Karpenter's, the other ones the KWOK provider's.
+/// One of the numbers changes whenever a rule is lost: 18 and 9 are Karpenter's, the other ones the
+/// KWOK provider's.
 #[test]
 fn every_rule_is_there() {
     let rules = |crds: Vec<_>| -> Vec<usize> {

@@ -1,1 +1,5 @@
 //! The reconcilers of the operator
+
+pub mod settings;
+
+pub use settings::Settings;

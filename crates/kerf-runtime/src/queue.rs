@@ -75,7 +75,7 @@ impl Backoff {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     pub per_second: u32,
     pub burst: u32,

@@ -1,0 +1,168 @@
+//! What an operator is told when it starts: plain values, validated where they were read.
+
+use std::{num::NonZero, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
+use kerf_model::MinValuesPolicy;
+use kerf_runtime::{Bucket, logging::Logging};
+
+mod churn;
+mod gates;
+mod spread;
+
+pub use churn::{ChurnControls, Fraction, GracePeriod, OutOfRange, SavingsThreshold};
+pub use gates::{FeatureGates, GateError, IgnoredGate, parse_bool};
+pub use spread::{SpreadError, parse_default_spread};
+
+/// The settings of one operator. [`Settings::default`] is what it runs with when nobody says anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub metrics_port: u16,
+    pub health_probe_port: u16,
+    /// How fast the controllers may send requests; `None` is as fast as they can.
+    pub client_limit: Option<Bucket>,
+    pub logging: Logging,
+    /// `None`: there is no second operator, this one leads.
+    pub leader_election: Option<LeaderElection>,
+    /// The CPU that the operator was given; the more, the more it does at once.
+    pub cpu: Millicores,
+    /// Whether to run the controllers that do nothing but observe the cluster for metrics.
+    pub observability: bool,
+    pub batching: Batching,
+    pub preference_policy: PreferencePolicy,
+    pub min_values_policy: MinValuesPolicy,
+    pub gates: FeatureGates,
+    /// Put on pods that declare no spread constraints of their own. They carry no selector: it is
+    /// deduced for each pod.
+    pub default_spread: Vec<TopologySpreadConstraint>,
+    pub churn: ChurnControls,
+    /// Instance types of the KWOK provider; `None` is the built-in catalogue.
+    pub instance_types_file: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            metrics_port: 8080,
+            health_probe_port: 8081,
+            client_limit: Some(Bucket { per_second: 200, burst: 300 }),
+            logging: Logging::default(),
+            leader_election: Some(LeaderElection::default()),
+            cpu: Millicores::default(),
+            observability: true,
+            batching: Batching::default(),
+            preference_policy: PreferencePolicy::Respect,
+            min_values_policy: MinValuesPolicy::Strict,
+            gates: FeatureGates::default(),
+            default_spread: Vec::new(),
+            churn: ChurnControls::default(),
+            instance_types_file: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    pub lease: String,
+    /// `None`: the namespace that the operator runs in.
+    pub namespace: Option<String>,
+}
+
+impl Default for LeaderElection {
+    /// Karpenter's lease, so that the two never act on a cluster at the same time.
+    fn default() -> Self {
+        Self { lease: "karpenter-leader-election".into(), namespace: None }
+    }
+}
+
+/// How long pending pods are collected before they are scheduled together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// The quiet time that closes a batch.
+    pub idle: Duration,
+    /// The longest that a batch stays open.
+    pub max: Duration,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(1), max: Duration::from_secs(10) }
+    }
+}
+
+impl Batching {
+    /// For how long a node is kept for the pods that were promised to it: kube-scheduler has to have
+    /// bound them before the batch after the next is decided.
+    pub fn nomination_window(&self) -> Duration {
+        (self.max * 2).max(Duration::from_secs(10))
+    }
+}
+
+/// What to make of preferred affinities, `ScheduleAnyway` spreads and `PreferNoSchedule` taints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreferencePolicy {
+    /// Meet them if possible: required at first, given up one after the other.
+    Respect,
+    Ignore,
+}
+
+/// Thousandths of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Millicores(NonZero<u32>);
+
+impl Default for Millicores {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Millicores {
+    const ONE_CORE: NonZero<u32> = NonZero::new(1000).expect("1000 is not 0");
+
+    /// Nothing, or less than nothing, is taken for one core.
+    pub fn new(millicores: i64) -> Self {
+        let positive = u32::try_from(millicores.max(0)).unwrap_or(u32::MAX);
+        Self(NonZero::new(positive).unwrap_or(Self::ONE_CORE))
+    }
+
+    /// How many reconciles to run at once: `min` on one core, `max` on sixty, in proportion between.
+    pub fn workers(self, min: usize, max: usize) -> usize {
+        let cores = self.0.get().div_ceil(1000) as usize;
+        (min + max.saturating_sub(min) * (cores - 1) / 59).min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concurrency_grows_with_the_cpu() {
+        for (millicores, min, max, workers) in [
+            (0, 10, 1000, 10),
+            (-5, 10, 1000, 10),
+            (1, 10, 1000, 10),
+            (1000, 10, 1000, 10),
+            (1001, 10, 1000, 26),
+            (2000, 10, 1000, 26),
+            (4000, 1000, 5000, 1203),
+            (60_000, 10, 1000, 1000),
+            (1_000_000, 10, 1000, 1000),
+            (i64::MAX, 100, 5000, 5000),
+        ] {
+            assert_eq!(Millicores::new(millicores).workers(min, max), workers, "{millicores}");
+        }
+    }
+
+    #[test]
+    fn nominations_outlast_two_batches() {
+        let window = |seconds| {
+            let max = Duration::from_secs(seconds);
+            Batching { max, ..Batching::default() }.nomination_window().as_secs()
+        };
+        assert_eq!(
+            [window(0), window(3), window(5), window(10), window(60)],
+            [10, 10, 10, 20, 120]
+        );
+    }
+}

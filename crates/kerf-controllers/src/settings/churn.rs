@@ -1,0 +1,204 @@
+//! The operator's defaults for the controls that keep churn low. A NodePool may override each of them.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use kerf_api::DurationOrNever;
+use kerf_model::Price;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChurnControls {
+    /// Nodes that are used more than this are not consolidated; 1 is off.
+    pub utilization_threshold: Fraction,
+    /// A replacement has to cost less than this share of what it replaces; 1 asks for no more than
+    /// strictly cheaper.
+    pub price_improvement_factor: Fraction,
+    pub savings_threshold: SavingsThreshold,
+    pub grace_period: GracePeriod,
+}
+
+impl Default for ChurnControls {
+    fn default() -> Self {
+        Self {
+            utilization_threshold: Fraction(750_000_000),
+            price_improvement_factor: Fraction::ONE,
+            savings_threshold: SavingsThreshold(Price::from_ten_billionths(100_000_000)),
+            grace_period: GracePeriod::Off,
+        }
+    }
+}
+
+/// A number from 0 to 1, exact to nine decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fraction(u32);
+
+/// A number outside of what its control allows, or not a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfRange;
+
+impl Fraction {
+    pub const ZERO: Self = Self(0);
+    pub const ONE: Self = Self(Self::WHOLE);
+    const WHOLE: u32 = 1_000_000_000;
+
+    pub fn from_f64(number: f64) -> Result<Self, OutOfRange> {
+        if !(0.0..=1.0).contains(&number) {
+            return Err(OutOfRange);
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "in range by the check above"
+        )]
+        Ok(Self((number * f64::from(Self::WHOLE)).round() as u32))
+    }
+
+    /// In parts of a thousand million.
+    pub const fn billionths(self) -> u32 {
+        self.0
+    }
+}
+
+impl FromStr for Fraction {
+    type Err = OutOfRange;
+
+    fn from_str(text: &str) -> Result<Self, OutOfRange> {
+        text.parse().map_err(|_| OutOfRange).and_then(Self::from_f64)
+    }
+}
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (f64::from(self.0) / f64::from(Self::WHOLE)).fmt(f)
+    }
+}
+
+/// What a consolidation has to save per hour for each unit of disruption that it costs; 0 is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SavingsThreshold(Price);
+
+impl SavingsThreshold {
+    pub const OFF: Self = Self(Price::ZERO);
+
+    pub fn from_f64(dollars: f64) -> Result<Self, OutOfRange> {
+        let price = Price::from_f64(dollars);
+        if dollars >= 0.0 && price < Price::MAX { Ok(Self(price)) } else { Err(OutOfRange) }
+    }
+
+    pub const fn per_unit(self) -> Price {
+        self.0
+    }
+}
+
+impl FromStr for SavingsThreshold {
+    type Err = OutOfRange;
+
+    fn from_str(text: &str) -> Result<Self, OutOfRange> {
+        text.parse().map_err(|_| OutOfRange).and_then(Self::from_f64)
+    }
+}
+
+impl fmt::Display for SavingsThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// For how long after a pod event a node is left out of consolidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GracePeriod {
+    Off,
+    For(Duration),
+}
+
+impl From<&DurationOrNever> for GracePeriod {
+    /// `Never` switches the control off, as does no time at all.
+    fn from(written: &DurationOrNever) -> Self {
+        match written.as_duration() {
+            None | Some(Duration::ZERO) => Self::Off,
+            Some(length) => Self::For(length),
+        }
+    }
+}
+
+impl FromStr for GracePeriod {
+    type Err = OutOfRange;
+
+    /// The empty text is what an unset variable of a chart looks like.
+    fn from_str(text: &str) -> Result<Self, OutOfRange> {
+        if text.is_empty() {
+            return Ok(Self::Off);
+        }
+        let written: DurationOrNever = text.parse().map_err(|_| OutOfRange)?;
+        Ok(Self::from(&written))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_are_exact_and_in_range() {
+        for (text, billionths) in [
+            ("0", Ok(0)),
+            ("0.0", Ok(0)),
+            ("-0", Ok(0)),
+            ("0.75", Ok(750_000_000)),
+            (".5", Ok(500_000_000)),
+            ("1", Ok(1_000_000_000)),
+            ("1.0", Ok(1_000_000_000)),
+            ("1e-3", Ok(1_000_000)),
+            ("0.1234567891", Ok(123_456_789)),
+            ("1.0000001", Err(OutOfRange)),
+            ("-0.1", Err(OutOfRange)),
+            ("NaN", Err(OutOfRange)),
+            ("inf", Err(OutOfRange)),
+            ("75%", Err(OutOfRange)),
+            ("", Err(OutOfRange)),
+        ] {
+            assert_eq!(text.parse().map(Fraction::billionths), billionths, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn savings_thresholds_are_not_negative() {
+        for (text, price) in [
+            ("0", Ok("0")),
+            ("0.01", Ok("0.01")),
+            ("12.5", Ok("12.5")),
+            ("-0.01", Err(OutOfRange)),
+            ("NaN", Err(OutOfRange)),
+            ("inf", Err(OutOfRange)),
+            ("1e300", Err(OutOfRange)),
+            ("$1", Err(OutOfRange)),
+        ] {
+            let parsed = text.parse().map(|threshold: SavingsThreshold| threshold.to_string());
+            assert_eq!(parsed, price.map(str::to_owned), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn grace_periods_are_off_when_they_say_never_or_nothing() {
+        for (text, period) in [
+            ("", Ok(GracePeriod::Off)),
+            ("Never", Ok(GracePeriod::Off)),
+            ("0s", Ok(GracePeriod::Off)),
+            ("30m", Ok(GracePeriod::For(Duration::from_mins(30)))),
+            ("1h30m", Ok(GracePeriod::For(Duration::from_mins(90)))),
+            ("-5m", Err(OutOfRange)),
+            ("never", Err(OutOfRange)),
+            ("5", Err(OutOfRange)),
+        ] {
+            assert_eq!(text.parse(), period, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let churn = ChurnControls::default();
+        assert_eq!(churn.utilization_threshold, "0.75".parse().unwrap());
+        assert_eq!(churn.price_improvement_factor, "1".parse().unwrap());
+        assert_eq!(churn.savings_threshold, "0.01".parse().unwrap());
+        assert_eq!(churn.grace_period, GracePeriod::Off);
+    }
+}

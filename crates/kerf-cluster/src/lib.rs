@@ -8,6 +8,7 @@ pub mod do_not_disrupt;
 mod node_class;
 mod objects;
 pub mod pods;
+pub mod view;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

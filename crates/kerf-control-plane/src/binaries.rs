@@ -94,22 +94,28 @@ impl Binaries {
             }
             Source::Path => on_path(),
         };
-        let missing: Vec<_> = Program::ALL
-            .into_iter()
-            .filter(|program| paths.get(program).is_none_or(|path| !path.is_file()))
-            .map(Program::name)
-            .collect();
-        if !missing.is_empty() {
-            return Err(format!("lacks {}", missing.join(", ")));
-        }
-        // What we built ourselves has the versions that are in the name of its directory.
-        if source != Source::Cache {
-            for (program, path) in &paths {
-                program.check(path)?;
-            }
+        match source {
+            // What we built ourselves has the versions that are in the name of its directory.
+            Source::Cache => require_all(&paths)?,
+            Source::KubebuilderAssets | Source::Path => verify(&paths)?,
         }
         Ok(Self { source, paths })
     }
+}
+
+/// All six are there, and each is new enough.
+fn verify(paths: &BTreeMap<Program, PathBuf>) -> Result<(), String> {
+    require_all(paths)?;
+    paths.iter().try_for_each(|(program, path)| program.check(path))
+}
+
+fn require_all(paths: &BTreeMap<Program, PathBuf>) -> Result<(), String> {
+    let missing: Vec<_> = Program::ALL
+        .into_iter()
+        .filter(|program| paths.get(program).is_none_or(|path| !path.is_file()))
+        .map(Program::name)
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("lacks {}", missing.join(", "))) }
 }
 
 fn in_directory(dir: &Path) -> BTreeMap<Program, PathBuf> {
@@ -144,5 +150,65 @@ impl fmt::Display for Refusals {
             write!(f, "{separator}{source} {reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Six shell scripts that say they are what the wrapper module pins, and otherwise do `body`.
+    pub(crate) fn stubs(dir: &Path, body: &str) -> Binaries {
+        for program in Program::ALL {
+            write_stub(dir, program, program.pinned(), body);
+        }
+        Binaries { source: Source::Cache, paths: in_directory(dir) }
+    }
+
+    fn write_stub(dir: &Path, program: Program, version: &str, body: &str) {
+        let path = dir.join(program.name());
+        let script = format!(
+            "#!/bin/sh\ncase $1 in version|--version) echo v{version}; exit;; esac\n{body}\n"
+        );
+        // By another process: a child that another test forks while we have the file open for writing
+        // would make it busy, and a busy file cannot be run.
+        let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
+        let written = Command::new("sh").args(["-c", write]).arg(path).arg(script).status();
+        assert!(written.unwrap().success());
+    }
+
+    #[test]
+    fn takes_a_complete_set_of_the_pinned_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        let stubs = stubs(dir.path(), "");
+        assert_eq!(verify(&stubs.paths), Ok(()));
+    }
+
+    #[test]
+    fn takes_a_newer_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let stubs = stubs(dir.path(), "");
+        write_stub(dir.path(), Program::Etcd, "4.0.0", "");
+        assert_eq!(verify(&stubs.paths), Ok(()));
+    }
+
+    #[test]
+    fn refuses_an_older_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let stubs = stubs(dir.path(), "");
+        write_stub(dir.path(), Program::Kubectl, "1.20.2", "");
+        let refusal = verify(&stubs.paths).unwrap_err();
+        assert!(refusal.contains("kubectl is 1.20, at least 1."), "{refusal}");
+    }
+
+    #[test]
+    fn refuses_an_incomplete_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let stubs = stubs(dir.path(), "");
+        fs::remove_file(dir.path().join("kwok")).unwrap();
+        fs::remove_file(dir.path().join("kube-scheduler")).unwrap();
+        assert_eq!(verify(&stubs.paths), Err("lacks kube-scheduler, kwok".to_owned()));
     }
 }

@@ -308,3 +308,48 @@ fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binaries::tests::stubs;
+
+    /// What starting such programs ends with, and how many times they were started.
+    async fn start(body: &str) -> (String, usize) {
+        let stub_dir = tempfile::tempdir().unwrap();
+        let count = "echo . >> \"$(dirname \"$0\")/$(basename \"$0\").count\"";
+        let binaries = stubs(stub_dir.path(), &format!("{count}\n{body}"));
+        let clusters = tempfile::tempdir().unwrap();
+        let started = ControlPlane::start_in(&binaries, Profile::ApiOnly, None, || {
+            tempfile::tempdir_in(clusters.path()).map(tempfile::TempDir::keep)
+        });
+        let error = started.await.unwrap_err().to_string();
+        assert_eq!(fs::read_dir(clusters.path()).unwrap().count(), 0, "a directory is left");
+        let count = fs::read_to_string(stub_dir.path().join("etcd.count")).unwrap();
+        (error, count.lines().count())
+    }
+
+    #[tokio::test]
+    async fn a_component_that_ends_is_named_with_its_last_words() {
+        let (error, starts) =
+            start("case $0 in *etcd) echo no space; exit 3;; esac; sleep 600").await;
+        assert!(error.starts_with("etcd ended while it was starting (exit status: 3)"), "{error}");
+        assert!(error.ends_with("no space"), "{error}");
+        assert_eq!(starts, 1);
+    }
+
+    #[tokio::test]
+    async fn starts_again_when_a_port_was_taken() {
+        let (error, starts) =
+            start("case $0 in *etcd) echo address already in use; exit 1;; esac; sleep 600").await;
+        assert!(error.contains("address already in use"), "{error}");
+        assert_eq!(starts, 4);
+    }
+
+    #[test]
+    fn keeps_the_last_lines_of_a_log() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a\n", 2), "a");
+        assert_eq!(last_lines("", 2), "");
+    }
+}

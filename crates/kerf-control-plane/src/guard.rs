@@ -21,7 +21,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use crate::ports::PortBlock;
 use crate::wait::poll_blocking;
 
-const ANCHOR: &str = "read -r _; kill -KILL 0";
+const ANCHOR: &str = "read -r _; kill -s KILL 0";
 
 /// `$1` is the process group, `$2` the directory. After `detach` it waits at a named pipe
 /// that it holds open itself, so that it is independent of the owner and anybody can stop it.
@@ -31,7 +31,8 @@ if read -r word && [ "$word" = detach ]; then
   mkfifo stop.tmp && exec <>stop.tmp && mv stop.tmp stop && read -r _
 fi
 cd /
-kill -KILL -- "-$1"
+# As POSIX spells it: dash takes "kill -KILL -- -1" for an error.
+kill -s KILL -- "-$1"
 # A process that was killed may still finish the write it was in.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
   rm -rf -- "$2" && break
@@ -115,8 +116,10 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.lifeline.take());
         // Failures here have nobody to report to, and each step only covers for the one before it:
-        // the watcher, then our own handles should somebody have killed the watcher.
-        poll_blocking(|| !matches!(self.watcher.try_wait(), Ok(None)));
+        // the watcher ends the group, or else the anchor does, or else we end what we started.
+        for process in [&mut self.watcher, &mut self.anchor] {
+            poll_blocking(|| !matches!(process.try_wait(), Ok(None)));
+        }
         for process in [&mut self.watcher, &mut self.anchor].into_iter().chain(&mut self.components)
         {
             let _ = process.kill();
@@ -134,4 +137,187 @@ pub(crate) fn stop_detached(dir: &Path) -> io::Result<()> {
 
 fn stop_pipe(dir: &Path) -> PathBuf {
     dir.join("stop")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process, thread};
+
+    use super::*;
+
+    /// A process, told apart from a later one with the same id by when it started.
+    #[derive(Debug, Clone)]
+    struct Process {
+        pid: u32,
+        started: String,
+    }
+
+    impl Process {
+        fn of(pid: u32) -> Self {
+            Self { pid, started: stat(pid).expect("runs").1 }
+        }
+
+        fn is_gone(&self) -> bool {
+            // A zombie is only waiting for its parent to take note.
+            stat(self.pid).is_none_or(|(state, started)| state == "Z" || started != self.started)
+        }
+    }
+
+    fn stat(pid: u32) -> Option<(String, String)> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        Some((fields[0].to_owned(), fields[19].to_owned()))
+    }
+
+    fn kill(pid: u32) {
+        assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    }
+
+    struct Guarded {
+        home: tempfile::TempDir,
+        dir: PathBuf,
+        guard: Guard,
+        sleepers: Vec<Process>,
+    }
+
+    fn guarded() -> Guarded {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("cluster");
+        fs::create_dir(&dir).unwrap();
+        let ports = PortBlock::reserve(&home.path().join("ports"), process::id()).unwrap();
+        let mut guard = Guard::new(&dir, &ports, None).unwrap();
+        guard.spawn(Command::new("sleep").arg("600")).unwrap();
+        // A component may start processes of its own, which nobody but the group knows.
+        let grandchild = home.path().join("grandchild");
+        let script = r#"sleep 600 & echo $! > "$0.tmp"; mv "$0.tmp" "$0"; wait"#;
+        guard.spawn(Command::new("sh").args(["-c", script]).arg(&grandchild)).unwrap();
+        assert!(poll_blocking(|| grandchild.exists()));
+
+        let mut pids = guard.pids();
+        pids.push(fs::read_to_string(&grandchild).unwrap().trim().parse().unwrap());
+        let sleepers = pids.into_iter().map(Process::of).collect();
+        Guarded { home, dir, guard, sleepers }
+    }
+
+    fn assert_gone(sleepers: &[Process]) {
+        assert!(poll_blocking(|| sleepers.iter().all(Process::is_gone)), "{sleepers:?}");
+    }
+
+    #[test]
+    fn dropping_the_guard_ends_the_processes_and_removes_the_directory() {
+        let Guarded { home: _home, dir, guard, sleepers } = guarded();
+        assert!(sleepers.iter().all(|sleeper| !sleeper.is_gone()));
+        drop(guard);
+        assert_gone(&sleepers);
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn a_panic_ends_the_processes() {
+        let Guarded { home: _home, dir, guard, sleepers } = guarded();
+        let panicked = thread::spawn(move || {
+            let _guard = guard;
+            panic!("as a failing test does");
+        });
+        assert!(panicked.join().is_err());
+        assert_gone(&sleepers);
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn killing_the_watcher_ends_the_processes() {
+        let guarded = guarded();
+        kill(guarded.guard.watcher.id());
+        assert_gone(&guarded.sleepers);
+        drop(guarded.guard);
+        assert!(!guarded.dir.exists());
+    }
+
+    #[test]
+    fn killing_the_anchor_does_not_save_the_processes() {
+        let Guarded { home: _home, dir, guard, sleepers } = guarded();
+        kill(guard.anchor.id());
+        drop(guard);
+        assert_gone(&sleepers);
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn a_detached_cluster_lives_until_it_is_stopped() {
+        let Guarded { home: _home, dir, guard, sleepers } = guarded();
+        guard.detach().unwrap();
+        assert!(sleepers.iter().all(|sleeper| !sleeper.is_gone()));
+        stop_detached(&dir).unwrap();
+        assert_gone(&sleepers);
+        assert!(poll_blocking(|| !dir.exists()));
+    }
+
+    #[test]
+    fn stopping_where_nothing_runs_does_not_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = Command::new("mkfifo").arg(stop_pipe(dir.path())).status().unwrap();
+        assert!(made.success());
+        stop_detached(dir.path()).unwrap();
+    }
+
+    /// How an owner can end without running its destructors.
+    const ENDINGS: [&str; 3] = ["killed", "exit", "abort"];
+    const ROLE: &str = "KERF_TEST_OWNER_ENDS";
+    const REPORT: &str = "KERF_TEST_REPORT";
+
+    #[test]
+    fn no_process_survives_an_owner_that_ends_without_destructors() {
+        if let Ok(ending) = env::var(ROLE) {
+            be_the_owner(&ending);
+        }
+        for ending in ENDINGS {
+            let home = tempfile::tempdir().unwrap();
+            let report = home.path().join("report");
+            let mut owner = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("guard::tests::no_process_survives_an_owner_that_ends_without_destructors")
+                .env(ROLE, ending)
+                .env(REPORT, &report)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            assert!(poll_blocking(|| report.exists()), "{ending}: the owner did not start");
+            let report = fs::read_to_string(&report).unwrap();
+            let (dir, pids) = report.split_once('\n').unwrap();
+            let sleepers: Vec<_> =
+                pids.lines().map(|pid| Process::of(pid.parse().unwrap())).collect();
+            assert_eq!(sleepers.len(), 3);
+            if ending == "killed" {
+                owner.kill().unwrap();
+            } else {
+                writeln!(owner.stdin.take().unwrap()).unwrap();
+            }
+            assert!(!owner.wait().unwrap().success());
+            assert_gone(&sleepers);
+            assert!(poll_blocking(|| !Path::new(dir).exists()), "{ending}: {dir} is left");
+        }
+    }
+
+    fn be_the_owner(ending: &str) -> ! {
+        let guarded = guarded();
+        let mut lines = vec![guarded.dir.display().to_string()];
+        lines.extend(guarded.sleepers.iter().map(|sleeper| sleeper.pid.to_string()));
+        let report = PathBuf::from(env::var_os(REPORT).unwrap());
+        // Complete as soon as it is there.
+        fs::write(report.with_extension("tmp"), lines.join("\n")).unwrap();
+        fs::rename(report.with_extension("tmp"), &report).unwrap();
+        let mut line = String::new();
+        if ending != "killed" {
+            io::stdin().read_line(&mut line).unwrap();
+        }
+        match ending {
+            "exit" => process::exit(7),
+            "abort" => process::abort(),
+            _ => loop {
+                thread::park();
+            },
+        }
+    }
 }

@@ -1,1 +1,44 @@
-//! Tests against a real Kubernetes control plane.
+//! Tests against a real Kubernetes control plane: what they share.
+//!
+//! They need the programs that `cargo xtask control-plane build` makes; see [`kerf_control_plane`].
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use kerf_control_plane::{ControlPlane, Profile};
+use tokio::sync::OnceCell;
+
+/// One API server for all tests of a test program that only ask it to accept or refuse objects. They
+/// must use names of their own. It ends with the process.
+pub async fn shared_api_server() -> &'static ControlPlane {
+    static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
+    SHARED.get_or_init(async || start(Profile::ApiOnly).await).await
+}
+
+/// A cluster of one's own, or a panic that says what is missing.
+pub async fn start(profile: Profile) -> ControlPlane {
+    match ControlPlane::start_with(profile).await {
+        Ok(cluster) => cluster,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Creates or changes what `manifest` (YAML, several documents) says.
+pub async fn apply(cluster: &ControlPlane, manifest: &str) {
+    let output = cluster.kubectl_with_input(&["apply", "-f", "-"], manifest).await;
+    let output = output.expect("kubectl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Asks again and again until the answer is `Ok`, and gives back what it holds; panics with the last
+/// `Err` when that takes longer than anything in a healthy cluster does.
+pub async fn eventually<T, E: Debug>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let end = Instant::now() + Duration::from_mins(2);
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(last) if Instant::now() > end => panic!("not {what} in two minutes: {last:?}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}

@@ -1,5 +1,16 @@
-//! The reconcilers of the operator
+//! The reconcilers of the operator.
+//!
+//! Each reads the index, decides with the pure crates, and writes with optimistic locking. The client, the clock and the
+//! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
+mod context;
+mod error;
+mod index;
+mod lifecycle;
+pub mod operator;
+mod pool;
 pub mod settings;
+mod termination;
 
+pub use operator::Operator;
 pub use settings::Settings;

@@ -1,0 +1,42 @@
+//! What every controller is given.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kerf_api::{NodeClaim, NodeClassReference, NodePool};
+use kerf_provider::CloudProvider;
+use kerf_runtime::{Clock, events::Recorder};
+use kube::{Api, Client};
+
+use crate::{index::Index, settings::Settings};
+
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) provider: Arc<dyn CloudProvider>,
+    pub(crate) recorder: Recorder,
+    pub(crate) index: Index,
+}
+
+impl Context {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn claims(&self) -> Api<NodeClaim> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn pools(&self) -> Api<NodePool> {
+        Api::all(self.client.clone())
+    }
+
+    /// Whether pools and claims with this NodeClass are ours to look after.
+    pub(crate) fn manages(&self, class: &NodeClassReference) -> bool {
+        self.provider
+            .node_classes()
+            .iter()
+            .any(|known| known.group == class.group && known.kind == class.kind)
+    }
+}

@@ -1,0 +1,53 @@
+//! How a reconcile can fail.
+
+use kerf_provider::ProviderError;
+use kerf_runtime::Outcome;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{what}: {source}")]
+    Api {
+        /// What was tried, on what.
+        what: String,
+        source: kube::Error,
+    },
+    #[error("{what}: {source}")]
+    Provider { what: String, source: ProviderError },
+    #[error(transparent)]
+    Unreadable(#[from] kerf_cluster::view::Unreadable),
+    #[error("annotation {annotation} of {object} is not an RFC 3339 time: {value:?}")]
+    MalformedTime { annotation: &'static str, object: String, value: String },
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Says what was tried when an API call fails.
+pub(crate) trait Tried<T> {
+    fn tried(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Tried<T> for kube::Result<T> {
+    fn tried(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::Api { what: what(), source })
+    }
+}
+
+/// Somebody else wrote first, or the object is gone: neither is worth an error line.
+///
+/// A conflict means that the decision rested on an old version; the watch brings the new one and the key comes back.
+pub(crate) fn unless_outdated(result: Result<Outcome>) -> Result<Outcome> {
+    match result {
+        Err(Error::Api { source: kube::Error::Api(status), .. }) if status.is_conflict() => {
+            Ok(Outcome::Backoff)
+        }
+        Err(Error::Api { source: kube::Error::Api(status), .. }) if status.is_not_found() => {
+            Ok(Outcome::Done)
+        }
+        other => other,
+    }
+}
+
+/// Whether the API server says that there is no such object.
+pub(crate) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}

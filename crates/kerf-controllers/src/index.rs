@@ -1,0 +1,121 @@
+//! The index of the cluster, shared by all controllers, and the watches that feed it.
+
+use std::{
+    fmt,
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt};
+use kerf_cluster::{Change, Cluster, Kind};
+use kube::Api;
+use kube_runtime::watcher::{self, Event};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+/// Looks at a change and adds the keys it concerns to a controller's queue.
+pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
+
+/// The cluster as last seen, and whom to tell of changes.
+pub(crate) struct Index {
+    cluster: RwLock<Cluster>,
+    triggers: Vec<Trigger>,
+}
+
+impl Index {
+    pub(crate) fn new(triggers: Vec<Trigger>) -> Self {
+        Self { cluster: RwLock::default(), triggers }
+    }
+
+    /// Read quickly and never across an await: the watches write here.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Cluster> {
+        self.cluster.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in the answer to a write, so that the next decision rests on it even if the watch is late.
+    pub(crate) fn anticipate<K: Kind>(&self, object: K) {
+        let mut cluster = self.write();
+        if let Some(change) = cluster.anticipate(object) {
+            self.tell(&change, &cluster);
+        }
+    }
+
+    /// Follows the watch of one kind until `stop`. Broken watches are taken up again.
+    pub(crate) async fn follow<W, K>(
+        &self,
+        api: Api<W>,
+        convert: impl Fn(W) -> K + Send,
+        stop: CancellationToken,
+    ) where
+        W: kube::Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
+        K: Kind,
+    {
+        let mut events = watcher::watcher(api, watcher::Config::default()).boxed();
+        let mut retry = RETRY_FIRST;
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                event = events.try_next() => event,
+            };
+            match event {
+                Ok(Some(event)) => {
+                    retry = RETRY_FIRST;
+                    self.take_in(event, &convert);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    warn!(%error, retry_in = ?retry, "watch failed");
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep(retry) => {}
+                    }
+                    retry = (retry * 2).min(RETRY_MOST);
+                }
+            }
+        }
+    }
+
+    fn take_in<W, K: Kind>(&self, event: Event<W>, convert: &impl Fn(W) -> K) {
+        let mut cluster = self.write();
+        match event {
+            Event::Init => cluster.begin_list::<K>(),
+            Event::InitApply(object) | Event::Apply(object) => {
+                if let Some(change) = cluster.apply(convert(object)) {
+                    self.tell(&change, &cluster);
+                }
+            }
+            Event::Delete(object) => {
+                if let Some(change) = cluster.delete(&convert(object)) {
+                    self.tell(&change, &cluster);
+                }
+            }
+            Event::InitDone => {
+                for change in cluster.end_list::<K>() {
+                    self.tell(&change, &cluster);
+                }
+            }
+        }
+    }
+
+    fn tell(&self, change: &Change, cluster: &Cluster) {
+        for trigger in &self.triggers {
+            trigger(change, cluster);
+        }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Cluster> {
+        self.cluster.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Without jitter: a run in virtual time must be repeatable, and one operator is no herd.
+const RETRY_FIRST: Duration = Duration::from_millis(800);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("triggers", &self.triggers.len()).finish_non_exhaustive()
+    }
+}

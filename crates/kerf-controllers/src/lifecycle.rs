@@ -1,0 +1,156 @@
+//! The life of a NodeClaim: launched, registered, initialised; and its end.
+//!
+//! Each step is a file of its own. A step that has been taken is not taken again: its condition says so, and every
+//! condition is written before the next reconcile can see a world that depends on it.
+
+mod finalization;
+mod initialization;
+mod launch;
+mod liveness;
+mod registration;
+
+use std::{sync::Arc, time::Duration};
+
+use kerf_api::{
+    NodeClaim, TERMINATION_FINALIZER,
+    conditions::{Conditioned, Status},
+};
+use kerf_cluster::{Change, Cluster, Key};
+use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kube::ResourceExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    error::{Result, Tried, unless_outdated},
+    index::Trigger,
+};
+
+const WORKERS: Workers = Workers::new("nodeclaim.lifecycle", 1000)
+    .backoff(Duration::from_secs(1), Duration::from_mins(1))
+    .bucket(10, 100);
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The next step may look at the claim.
+    Next,
+    /// Look again after this time even if nothing happens.
+    Again(Duration),
+    /// The claim was deleted; there is nothing more to do here.
+    Deleted,
+}
+
+/// A claim is looked at when it changes and when its node does.
+pub(crate) fn trigger(queue: Queue<String>) -> Trigger {
+    Box::new(move |change: &Change, cluster: &Cluster| match change {
+        Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
+        Change::Node(delta) => {
+            let node = delta.either().and_then(|node| node.spec.as_ref());
+            let provider_id = node.and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+            if let Ok(claim) = cluster.claim_of(provider_id) {
+                queue.add(claim.name_any());
+            }
+        }
+        _ => {}
+    })
+}
+
+pub(crate) async fn run(context: Arc<Context>, queue: Queue<String>, stop: CancellationToken) {
+    let context = &context;
+    queue
+        .run(WORKERS, stop, |name| async move { unless_outdated(reconcile(context, &name).await) })
+        .await;
+}
+
+async fn reconcile(context: &Context, name: &str) -> Result<Outcome> {
+    let Some(claim) = context.index.read().claims().get(&Key::cluster(name)).cloned() else {
+        return Ok(Outcome::Done);
+    };
+    if !context.manages(&claim.spec.node_class_ref) {
+        return Ok(Outcome::Done);
+    }
+    if claim.metadata.deletion_timestamp.is_some() {
+        return finalization::finalize(context, &claim).await;
+    }
+    live(context, &claim).await
+}
+
+async fn live(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
+    // Nothing is launched before the finalizer is written: it is what makes sure that an instance is never forgotten.
+    let claim = with_finalizer(context, claim).await?;
+    let mut changed = claim.clone();
+    let mut again: Option<Duration> = None;
+    let mut failure = None;
+    // A step that fails does not keep the next one from looking: a claim whose launch keeps failing still times out.
+    for step in [
+        launch::launch(context, &mut changed).await,
+        registration::register(context, &mut changed).await,
+        initialization::initialize(context, &mut changed).await,
+    ] {
+        match step {
+            Ok(Step::Next) => {}
+            Ok(Step::Again(after)) => again = Some(again.map_or(after, |again| again.min(after))),
+            Ok(Step::Deleted) => return Ok(Outcome::Done),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    match liveness::check(context, &changed).await? {
+        Step::Next => {}
+        Step::Again(after) => again = Some(again.map_or(after, |again| again.min(after))),
+        Step::Deleted => return Ok(Outcome::Done),
+    }
+    write_back(context, &claim, &changed).await?;
+    match (failure, again) {
+        (Some(error), _) => Err(error),
+        (None, Some(after)) => Ok(Outcome::After(after)),
+        (None, None) => Ok(Outcome::Done),
+    }
+}
+
+async fn with_finalizer(context: &Context, claim: &NodeClaim) -> Result<NodeClaim> {
+    if claim.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
+        return Ok(claim.clone());
+    }
+    let mut changed = claim.clone();
+    changed.finalizers_mut().push(TERMINATION_FINALIZER.into());
+    let written = patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("adding the finalizer to NodeClaim {}", claim.name_any()))?;
+    Ok(written.unwrap_or(changed))
+}
+
+/// Writes labels and annotations, then the status, and lets the index know at once.
+async fn write_back(context: &Context, before: &NodeClaim, after: &NodeClaim) -> Result<()> {
+    let claims = context.claims();
+    let name = before.name_any();
+    let mut latest = None;
+    if let Some(written) = patch::patch(&claims, before, after, Lock::None)
+        .await
+        .tried(|| format!("updating NodeClaim {name}"))?
+    {
+        latest = Some(written);
+    }
+    if let Some(written) = patch::patch_status(&claims, before, after, Lock::None)
+        .await
+        .tried(|| format!("updating the status of NodeClaim {name}"))?
+    {
+        latest = Some(written);
+    }
+    if let Some(latest) = latest {
+        context.index.anticipate(latest);
+    }
+    Ok(())
+}
+
+/// Whether the step with this condition is over. A condition that is no longer `Unknown` is only stamped with the
+/// current generation, so that `Ready` does not wait for it.
+fn is_settled(context: &Context, claim: &mut NodeClaim, condition: &str) -> bool {
+    let Some(found) = claim.condition(condition).cloned() else { return false };
+    let status = claim.condition_status(condition);
+    if status == Status::Unknown {
+        return false;
+    }
+    claim.condition_set(context.now()).set(condition, status, &found.reason, &found.message);
+    true
+}

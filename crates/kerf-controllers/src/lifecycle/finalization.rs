@@ -1,0 +1,145 @@
+//! The end of a claim: its Node goes first, then its instance, then the claim.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{
+    NodeClaim, TERMINATION_FINALIZER, annotations,
+    conditions::{Conditioned, INSTANCE_TERMINATING, REGISTERED},
+};
+use kerf_provider::ProviderError;
+use kerf_runtime::{
+    Lock, Outcome,
+    events::{Notice, Severity},
+    patch,
+};
+use kube::{Api, ResourceExt, api::DeleteParams};
+use tracing::info;
+
+use crate::{
+    context::Context,
+    error::{Error, Result, Tried, is_not_found},
+};
+
+/// How often a cloud is asked whether an instance is gone.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
+    if !claim.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
+        return Ok(Outcome::Done);
+    }
+    let claim = &with_deadline(context, claim).await?;
+    if claim.is_true(REGISTERED) && nodes_are_left(context, claim).await? {
+        // The node's own end brings us back here.
+        return Ok(Outcome::Done);
+    }
+    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    if provider_id.is_empty() {
+        return release(context, claim).await;
+    }
+    let answer = context.provider.delete(claim).await;
+    let gone = match answer {
+        Ok(()) => false,
+        Err(ProviderError::NotFound(_)) => true,
+        Err(source) => {
+            let what = format!("terminating the instance of NodeClaim {}", claim.name_any());
+            return Err(Error::Provider { what, source });
+        }
+    };
+    let claim = &mark_terminating(context, claim).await?;
+    if gone { release(context, claim).await } else { Ok(Outcome::After(ASK_AGAIN)) }
+}
+
+/// Deletes the nodes of a claim; whether there are any.
+async fn nodes_are_left(context: &Context, claim: &NodeClaim) -> Result<bool> {
+    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    let left: Vec<Arc<Node>> = context.index.read().nodes_of(provider_id).cloned().collect();
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    for node in &left {
+        if node.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        match nodes.delete(&node.name_any(), &DeleteParams::default()).await {
+            Err(error) if !is_not_found(&error) => {
+                return Err(error).tried(|| format!("deleting Node {}", node.name_any()));
+            }
+            _ => {}
+        }
+    }
+    Ok(!left.is_empty())
+}
+
+/// Writes down when patience with the drain ends, once: later changes of the period do not move it.
+async fn with_deadline(context: &Context, claim: &NodeClaim) -> Result<NodeClaim> {
+    let Some(deadline) = deadline(claim) else { return Ok(claim.clone()) };
+    let mut changed = claim.clone();
+    changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline.clone());
+    let written = patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("writing the deadline of NodeClaim {}", claim.name_any()))?;
+    let message = format!("All pods will be deleted by {deadline}");
+    let reason = "TerminationGracePeriodExpiring";
+    context.recorder.record(
+        Notice::about(claim, Severity::Warning, reason, message).same_if(vec![claim.name_any()]),
+    );
+    Ok(written.unwrap_or(changed))
+}
+
+fn deadline(claim: &NodeClaim) -> Option<String> {
+    if claim.annotations().contains_key(annotations::TERMINATION_TIMESTAMP) {
+        return None;
+    }
+    let deleted = claim.metadata.deletion_timestamp.as_ref()?.0;
+    let period = claim.spec.termination_grace_period.as_ref()?.as_duration();
+    let period = jiff::SignedDuration::try_from(period).unwrap_or(jiff::SignedDuration::MAX);
+    let deadline = deleted.checked_add(period).unwrap_or(Timestamp::MAX);
+    Some(deadline.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+async fn mark_terminating(context: &Context, claim: &NodeClaim) -> Result<NodeClaim> {
+    let mut changed = claim.clone();
+    changed.condition_set(context.now()).set_true(INSTANCE_TERMINATING);
+    let written = patch::patch_status(&context.claims(), claim, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;
+    Ok(written.unwrap_or(changed))
+}
+
+/// Lets the claim go: nothing of it is left in the cloud.
+async fn release(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
+    let mut changed = claim.clone();
+    changed.finalizers_mut().retain(|finalizer| finalizer != TERMINATION_FINALIZER);
+    patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("removing the finalizer of NodeClaim {}", claim.name_any()))?;
+    info!(claim = claim.name_any(), "deleted nodeclaim");
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_deadline_is_set_once_and_only_with_a_grace_period() {
+        let claim = |period: Option<&str>, annotation: Option<&str>| -> NodeClaim {
+            serde_json::from_value(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {
+                    "deletionTimestamp": "2026-01-01T00:00:00Z",
+                    "annotations": annotation.map(|time| json!({annotations::TERMINATION_TIMESTAMP: time})),
+                },
+                "spec": {
+                    "requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
+                    "terminationGracePeriod": period,
+                },
+            }))
+            .unwrap()
+        };
+        assert_eq!(deadline(&claim(None, None)), None);
+        assert_eq!(deadline(&claim(Some("1h30m"), None)).as_deref(), Some("2026-01-01T01:30:00Z"));
+        assert_eq!(deadline(&claim(Some("1h30m"), Some("2026-01-01T00:10:00Z"))), None);
+    }
+}

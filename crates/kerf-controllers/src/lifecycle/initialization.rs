@@ -1,0 +1,170 @@
+//! From Node to a node that is ready for everything it was launched for.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity as ApiQuantity};
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, INITIALIZED, REGISTERED},
+    labels, taints,
+};
+use kerf_model::Quantity;
+use kerf_runtime::{Lock, patch};
+use kube::{Api, ResourceExt};
+use tracing::info;
+
+use super::{Step, is_settled};
+use crate::{
+    context::Context,
+    error::{Result, Tried},
+};
+
+/// Why a node does not count as initialised yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Waiting {
+    #[error("Node not registered with cluster")]
+    NodeNotFound,
+    #[error("Node status is NotReady")]
+    NodeNotReady,
+    #[error("StartupTaint {0:?} still exists")]
+    StartupTaintsExist(String),
+    #[error("KnownEphemeralTaint {0:?} still exists")]
+    KnownEphemeralTaintsExist(String),
+    #[error("Resource {0:?} was requested but not registered")]
+    ResourceNotRegistered(String),
+}
+
+impl Waiting {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NodeNotFound => "NodeNotFound",
+            Self::NodeNotReady => "NodeNotReady",
+            Self::StartupTaintsExist(_) => "StartupTaintsExist",
+            Self::KnownEphemeralTaintsExist(_) => "KnownEphemeralTaintsExist",
+            Self::ResourceNotRegistered(_) => "ResourceNotRegistered",
+        }
+    }
+}
+
+pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
+    if is_settled(context, claim, INITIALIZED) || !claim.is_true(REGISTERED) {
+        return Ok(Step::Next);
+    }
+    let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
+    let node = context.index.read().node_of(&provider_id.unwrap_or_default()).cloned().ok();
+    let checked = node.as_deref().ok_or(Waiting::NodeNotFound).and_then(|node| {
+        check(node, claim)?;
+        Ok(node)
+    });
+    match checked {
+        Err(waiting) => {
+            claim.condition_set(context.now()).set_unknown_because(
+                INITIALIZED,
+                waiting.reason(),
+                &waiting.to_string(),
+            );
+        }
+        Ok(node) => {
+            let mut initialized = node.clone();
+            initialized.labels_mut().insert(labels::INITIALIZED.into(), "true".into());
+            let nodes: Api<Node> = Api::all(context.client.clone());
+            if let Some(written) = patch::patch(&nodes, node, &initialized, Lock::None)
+                .await
+                .tried(|| format!("labelling Node {} as initialised", node.name_any()))?
+            {
+                context.index.anticipate(written);
+            }
+            info!(claim = claim.name_any(), node = node.name_any(), "initialized nodeclaim");
+            claim.condition_set(context.now()).set_true(INITIALIZED);
+        }
+    }
+    Ok(Step::Next)
+}
+
+fn check(node: &Node, claim: &NodeClaim) -> Result<(), Waiting> {
+    let status = node.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    if !conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True") {
+        return Err(Waiting::NodeNotReady);
+    }
+    let on_node = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    for startup in claim.spec.startup_taints.iter().flatten() {
+        if on_node.iter().any(|taint| taints::same(taint, startup)) {
+            return Err(Waiting::StartupTaintsExist(taints::display(startup)));
+        }
+    }
+    if let Some(taint) = on_node.iter().find(|taint| taints::is_ephemeral(taint)) {
+        return Err(Waiting::KnownEphemeralTaintsExist(taints::display(taint)));
+    }
+    let allocatable = status.and_then(|status| status.allocatable.as_ref());
+    let missing = claim.spec.resources.requests.keys().find(|resource| {
+        is_positive(Some(&claim.spec.resources.requests), resource)
+            && !is_positive(allocatable, resource)
+    });
+    // Devices show up on the node only when their driver runs there.
+    missing.map_or(Ok(()), |resource| Err(Waiting::ResourceNotRegistered(resource.clone())))
+}
+
+fn is_positive(resources: Option<&BTreeMap<String, ApiQuantity>>, resource: &str) -> bool {
+    let quantity = resources.and_then(|resources| resources.get(resource));
+    quantity
+        .and_then(|quantity| quantity.0.parse::<Quantity>().ok())
+        .is_some_and(|quantity| quantity > Quantity::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn checks_come_in_order_and_say_what_is_missing() {
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "2", "gpu": "0"}});
+        let not_ready = json!({"conditions": [{"type": "Ready", "status": "False"}], "allocatable": {"cpu": "2"}});
+        let cni = json!({"key": "cni", "value": "x", "effect": "NoExecute"});
+        let starting = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+        let other = json!({"key": "other", "effect": "NoSchedule"});
+        let cases: [(&Value, Vec<&Value>, Value, Result<(), Waiting>); 7] = [
+            (&not_ready, vec![&cni], json!({}), Err(Waiting::NodeNotReady)),
+            (
+                &ready,
+                vec![&starting, &cni],
+                json!({}),
+                Err(Waiting::StartupTaintsExist("cni:NoExecute".into())),
+            ),
+            (
+                &ready,
+                vec![&starting],
+                json!({}),
+                Err(Waiting::KnownEphemeralTaintsExist(
+                    "node.kubernetes.io/not-ready:NoSchedule".into(),
+                )),
+            ),
+            (
+                &ready,
+                vec![&other],
+                json!({"gpu": "1"}),
+                Err(Waiting::ResourceNotRegistered("gpu".into())),
+            ),
+            (
+                &ready,
+                vec![],
+                json!({"fpga": "1"}),
+                Err(Waiting::ResourceNotRegistered("fpga".into())),
+            ),
+            (&ready, vec![], json!({"fpga": "0", "cpu": "1"}), Ok(())),
+            (&ready, vec![&other], json!({}), Ok(())),
+        ];
+        for (status, node_taints, requests, expected) in cases {
+            let node: Node =
+                serde_json::from_value(json!({"spec": {"taints": node_taints}, "status": status}))
+                    .unwrap();
+            let mut claim = NodeClaim::default();
+            claim.spec.startup_taints = Some(
+                serde_json::from_value(json!([{"key": "cni", "effect": "NoExecute"}])).unwrap(),
+            );
+            claim.spec.resources.requests = serde_json::from_value(requests).unwrap();
+            assert_eq!(check(&node, &claim), expected);
+        }
+    }
+}

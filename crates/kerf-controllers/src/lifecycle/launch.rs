@@ -1,0 +1,127 @@
+//! From claim to instance.
+
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, LAUNCHED},
+};
+use kerf_provider::{Launched, ProviderError};
+use kerf_runtime::events::{Notice, Severity};
+use kube::{ResourceExt, api::DeleteParams};
+use tracing::{info, warn};
+
+use super::{Step, is_settled};
+use crate::{
+    context::Context,
+    error::{Error, Result, Tried, is_not_found},
+};
+
+/// Error texts go into conditions and events, where pages of them help nobody.
+const LONGEST_MESSAGE: usize = 300;
+
+pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
+    if is_settled(context, claim, LAUNCHED) {
+        return Ok(Step::Next);
+    }
+    match context.provider.create(claim).await {
+        Ok(launched) => {
+            info!(
+                claim = claim.name_any(),
+                provider_id = launched.provider_id,
+                "launched nodeclaim"
+            );
+            take_over(claim, launched);
+            claim.condition_set(context.now()).set_true(LAUNCHED);
+            Ok(Step::Next)
+        }
+        Err(error @ ProviderError::InsufficientCapacity(_)) => {
+            let message =
+                format!("NodeClaim {} event: {}", claim.name_any(), shortened(&error.to_string()));
+            let reason = "InsufficientCapacityError";
+            context.recorder.record(Notice::about(claim, Severity::Warning, reason, message));
+            give_up(context, claim, &error).await
+        }
+        Err(error @ ProviderError::NodeClassNotReady(_)) => give_up(context, claim, &error).await,
+        Err(error) => {
+            let (reason, message) = match &error {
+                ProviderError::Create { reason, message } => (reason.as_str(), message.clone()),
+                other => ("LaunchFailed", other.to_string()),
+            };
+            claim.condition_set(context.now()).set_unknown_because(
+                LAUNCHED,
+                reason,
+                &shortened(&message),
+            );
+            let what = format!("launching NodeClaim {}", claim.name_any());
+            Err(Error::Provider { what, source: error })
+        }
+    }
+}
+
+/// Deletes a claim that cannot be launched as it stands; its pods are planned anew.
+async fn give_up(context: &Context, claim: &NodeClaim, error: &ProviderError) -> Result<Step> {
+    let name = claim.name_any();
+    warn!(claim = name, %error, "giving up nodeclaim");
+    match context.claims().delete(&name, &DeleteParams::default()).await {
+        Err(error) if !is_not_found(&error) => {
+            Err(error).tried(|| format!("deleting NodeClaim {name}"))
+        }
+        _ => Ok(Step::Deleted),
+    }
+}
+
+/// The claim's own labels win over the provider's, because pods were planned by them; for annotations the provider wins.
+fn take_over(claim: &mut NodeClaim, launched: Launched) {
+    let labels = claim.labels_mut();
+    for (key, value) in launched.labels {
+        labels.entry(key).or_insert(value);
+    }
+    claim.annotations_mut().extend(launched.annotations);
+    let status = claim.status.get_or_insert_default();
+    status.provider_id = launched.provider_id;
+    status.image_id = launched.image_id;
+    status.capacity = launched.capacity;
+    status.allocatable = launched.allocatable;
+}
+
+fn shortened(message: &str) -> String {
+    if message.len() < LONGEST_MESSAGE {
+        return message.to_owned();
+    }
+    let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}...", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn labels_of_the_claim_win_and_annotations_of_the_provider_win() {
+        let mut claim = NodeClaim::default();
+        *claim.labels_mut() = map(&[("zone", "a"), ("team", "x")]);
+        *claim.annotations_mut() = map(&[("hash", "1")]);
+        let launched = Launched {
+            provider_id: "p".into(),
+            labels: map(&[("zone", "b"), ("type", "t")]),
+            annotations: map(&[("hash", "2")]),
+            ..Launched::default()
+        };
+        take_over(&mut claim, launched);
+        assert_eq!(*claim.labels(), map(&[("zone", "a"), ("team", "x"), ("type", "t")]));
+        assert_eq!(*claim.annotations(), map(&[("hash", "2")]));
+        assert_eq!(claim.status.unwrap().provider_id, "p");
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(shortened(&"x".repeat(300)), format!("{}...", "x".repeat(300)));
+        assert_eq!(shortened(&"é".repeat(200)), format!("{}...", "é".repeat(150)));
+        assert_eq!(shortened(&format!("x{}", "é".repeat(200))), format!("x{}...", "é".repeat(149)));
+    }
+}

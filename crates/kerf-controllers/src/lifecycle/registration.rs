@@ -1,0 +1,178 @@
+//! From instance to Node: the Node that appears takes over what the claim asked for.
+
+use k8s_openapi::{
+    api::core::v1::{Node, Taint},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kerf_api::{
+    NodeClaim, TERMINATION_FINALIZER,
+    conditions::{Conditioned, REGISTERED},
+    labels, taints,
+};
+use kerf_cluster::NoSingleMatch;
+use kerf_runtime::{
+    Lock,
+    events::{Notice, Severity},
+    patch,
+};
+use kube::{Api, Resource, ResourceExt};
+use tracing::info;
+
+use super::{Step, is_settled};
+use crate::{
+    context::Context,
+    error::{Result, Tried},
+};
+
+pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
+    if is_settled(context, claim, REGISTERED) {
+        return Ok(Step::Next);
+    }
+    let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
+    let found = context.index.read().node_of(&provider_id.unwrap_or_default()).cloned();
+    let node = match found {
+        Ok(node) => node,
+        Err(NoSingleMatch::NotFound) => {
+            let mut conditions = claim.condition_set(context.now());
+            let message = "Node not registered with cluster";
+            conditions.set_unknown_because(REGISTERED, "NodeNotFound", message);
+            return Ok(Step::Next);
+        }
+        Err(NoSingleMatch::Duplicate(_)) => {
+            let mut conditions = claim.condition_set(context.now());
+            let message = "Invariant violated, matched multiple nodes";
+            conditions.set_false(REGISTERED, "MultipleNodesFound", message);
+            return Ok(Step::Next);
+        }
+    };
+    if !was_kept_from_pods(&node) {
+        let message = "Missing karpenter.sh/unregistered taint which prevents registration related race conditions on Karpenter-managed nodes";
+        let reason = "UnregisteredTaintMissing";
+        context.recorder.record(Notice::about(claim, Severity::Warning, reason, message.into()));
+    }
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    if let Some(written) = patch::patch(&nodes, &node, &registered(&node, claim), Lock::Optimistic)
+        .await
+        .tried(|| format!("registering Node {}", node.name_any()))?
+    {
+        context.index.anticipate(written);
+    }
+    info!(claim = claim.name_any(), node = node.name_any(), "registered nodeclaim");
+    claim.status.get_or_insert_default().node_name = node.name_any();
+    claim.condition_set(context.now()).set_true(REGISTERED);
+    Ok(Step::Next)
+}
+
+/// A node that could take pods before its taints and labels were in place may hold pods it should not.
+fn was_kept_from_pods(node: &Node) -> bool {
+    let registered = node.labels().get(labels::REGISTERED).is_some_and(|value| value == "true");
+    registered || node_taints(node).iter().any(|taint| taints::same(taint, &taints::unregistered()))
+}
+
+/// The node as it is once the claim has taken charge of it.
+fn registered(node: &Node, claim: &NodeClaim) -> Node {
+    let mut node = node.clone();
+    if !node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
+        node.finalizers_mut().push(TERMINATION_FINALIZER.into());
+    }
+    own(&mut node, claim);
+    node.labels_mut().extend(claim.labels().clone());
+    node.annotations_mut().extend(claim.annotations().clone());
+    let sync_taints = node.labels().get(labels::DO_NOT_SYNC_TAINTS).is_none_or(|v| v != "true");
+    let mut node_taints = node_taints(&node).to_vec();
+    if sync_taints {
+        let startup = claim.spec.startup_taints.iter().flatten();
+        for taint in claim.spec.taints.iter().flatten().chain(startup) {
+            if !node_taints.iter().any(|present| taints::same(present, taint)) {
+                node_taints.push(taint.clone());
+            }
+        }
+    }
+    node_taints.retain(|taint| !taints::same(taint, &taints::unregistered()));
+    node.spec.get_or_insert_default().taints = Some(node_taints);
+    node.labels_mut().insert(labels::REGISTERED.into(), "true".into());
+    node
+}
+
+fn own(node: &mut Node, claim: &NodeClaim) {
+    let Some(owner) = claim.controller_owner_ref(&()) else { return };
+    let owner = OwnerReference { controller: None, block_owner_deletion: Some(true), ..owner };
+    let owners = node.owner_references_mut();
+    let is_ours = |present: &OwnerReference| {
+        (&present.api_version, &present.kind, &present.uid)
+            == (&owner.api_version, &owner.kind, &owner.uid)
+    };
+    if !owners.iter().any(is_ours) {
+        owners.push(owner);
+    }
+}
+
+fn node_taints(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn claim() -> NodeClaim {
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": "c", "uid": "u", "labels": {"zone": "a"}, "annotations": {"x": "claim"}},
+            "spec": {
+                "requirements": [],
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
+                "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
+            },
+        }))
+        .unwrap()
+    }
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn taint_keys(node: &Node) -> Vec<&str> {
+        node_taints(node).iter().map(|taint| taint.key.as_str()).collect()
+    }
+
+    #[test]
+    fn the_node_takes_over_what_the_claim_asks_for() {
+        let node = node(json!({
+            "metadata": {"name": "n", "labels": {"zone": "b", "os": "linux"}, "annotations": {"x": "node"}},
+            "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+        }));
+        assert!(was_kept_from_pods(&node));
+        let node = registered(&node, &claim());
+        assert_eq!(taint_keys(&node), ["dedicated", "cni"]);
+        assert_eq!(node.labels()["zone"], "a");
+        assert_eq!(node.labels()["os"], "linux");
+        assert_eq!(node.labels()[labels::REGISTERED], "true");
+        assert_eq!(node.annotations()["x"], "claim");
+        assert_eq!(node.finalizers(), [TERMINATION_FINALIZER]);
+        let owner = &node.owner_references()[0];
+        assert_eq!((owner.kind.as_str(), owner.uid.as_str()), ("NodeClaim", "u"));
+        assert_eq!(owner.block_owner_deletion, Some(true));
+        assert_eq!(registered(&node, &claim()), node, "once more changes nothing");
+    }
+
+    #[test]
+    fn taints_are_left_to_whoever_asked_for_it() {
+        let node = node(json!({
+            "metadata": {"name": "n", "labels": {"karpenter.sh/do-not-sync-taints": "true"}},
+            "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+        }));
+        assert!(taint_keys(&registered(&node, &claim())).is_empty());
+    }
+
+    #[test]
+    fn a_taint_that_is_there_with_another_value_is_not_added_again() {
+        let node = node(json!({
+            "spec": {"taints": [{"key": "dedicated", "value": "cpu", "effect": "NoSchedule"}]},
+        }));
+        assert!(!was_kept_from_pods(&node));
+        assert_eq!(taint_keys(&registered(&node, &claim())), ["dedicated", "cni"]);
+    }
+}

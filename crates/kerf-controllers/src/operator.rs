@@ -1,0 +1,197 @@
+//! All controllers together.
+
+use std::{fmt, sync::Arc};
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Node, Pod},
+};
+use kerf_api::{NodeClaim, NodePool};
+use kerf_cluster::{Kind, NodeClass};
+use kerf_provider::CloudProvider;
+use kerf_runtime::{Clock, Queue, events::Recorder};
+use kube::{
+    Api, Client,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind},
+};
+use serde::de::DeserializeOwned;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{context::Context, index::Index, lifecycle, pool, settings::Settings, termination};
+
+/// The name under which events are published; Karpenter's, because dashboards and alerts look for it.
+const EVENT_SOURCE: &str = "karpenter";
+
+/// An operator that has not started yet.
+pub struct Operator {
+    pub client: Client,
+    pub clock: Clock,
+    pub settings: Settings,
+    pub provider: Arc<dyn CloudProvider>,
+    /// Becomes true when the cluster is known.
+    pub ready: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    #[error("a part of the operator ended unexpectedly: {0}")]
+    PartEnded(String),
+}
+
+/// Runs until `stop`. The watches run from the start, the controllers from the moment `elected` is over, so that an
+/// operator that waits for the lease knows the cluster when it gets it.
+pub async fn run(
+    operator: Operator,
+    elected: impl Future<Output = ()> + Send,
+    stop: CancellationToken,
+) -> Result<(), OperatorError> {
+    let queues = Queues::default();
+    let (recorder, publisher) =
+        Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
+    let context = Arc::new(Context {
+        client: operator.client,
+        clock: operator.clock,
+        settings: operator.settings,
+        provider: operator.provider,
+        recorder,
+        index: Index::new(queues.triggers()),
+    });
+    let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
+    parts.start("events", publisher);
+    start_watches(&mut parts, &context);
+
+    parts.until(stop.clone(), listed(&context)).await?;
+    info!("caches are synced");
+    operator.ready.send_replace(true);
+    parts.until(stop.clone(), elected).await?;
+    if !stop.is_cancelled() {
+        info!("starting controllers");
+        queues.start_controllers(&mut parts, &context);
+    }
+    parts.until(stop.clone(), stop.cancelled()).await?;
+    parts.join().await;
+    Ok(())
+}
+
+/// One queue per controller, made before the watches that fill them.
+#[derive(Debug, Default)]
+struct Queues {
+    pools: Queue<String>,
+    claims: Queue<String>,
+    nodes: Queue<String>,
+    evictions: termination::eviction::Evictions,
+}
+
+impl Queues {
+    fn triggers(&self) -> Vec<crate::index::Trigger> {
+        vec![
+            pool::trigger(self.pools.clone()),
+            lifecycle::trigger(self.claims.clone()),
+            termination::trigger(self.nodes.clone()),
+        ]
+    }
+
+    fn start_controllers(self, parts: &mut Parts, context: &Arc<Context>) {
+        let stop = parts.stop.clone();
+        let context = || Arc::clone(context);
+        parts.start("nodepool", pool::run(context(), self.pools, stop.clone()));
+        parts.start("nodeclaim.lifecycle", lifecycle::run(context(), self.claims, stop.clone()));
+        parts.start("eviction-queue", self.evictions.clone().run(context(), stop.clone()));
+        parts.start(
+            "node.termination",
+            termination::run(context(), self.nodes, self.evictions, stop.clone()),
+        );
+    }
+}
+
+/// The tasks of the operator. One that ends before it is told to takes the others with it: half an operator is worse
+/// than none, which is restarted.
+struct Parts {
+    tasks: JoinSet<&'static str>,
+    stop: CancellationToken,
+}
+
+impl Parts {
+    fn start(&mut self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(async move {
+            part.await;
+            name
+        });
+    }
+
+    /// Waits for `event` or for `stop`, and meanwhile for a part that fails.
+    async fn until(
+        &mut self,
+        stop: CancellationToken,
+        event: impl Future<Output = ()>,
+    ) -> Result<(), OperatorError> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(()),
+            Some(ended) = self.tasks.join_next() => {
+                self.stop.cancel();
+                self.join().await;
+                Err(OperatorError::PartEnded(match ended {
+                    Ok(name) => name.to_owned(),
+                    Err(panic) => panic.to_string(),
+                }))
+            }
+            () = event => Ok(()),
+        }
+    }
+
+    async fn join(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
+    watch_kind::<NodePool>(parts, context, "watch of NodePools");
+    watch_kind::<NodeClaim>(parts, context, "watch of NodeClaims");
+    watch_kind::<Node>(parts, context, "watch of Nodes");
+    watch_kind::<Pod>(parts, context, "watch of Pods");
+    watch_kind::<DaemonSet>(parts, context, "watch of DaemonSets");
+    for class in context.provider.node_classes() {
+        let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
+        let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &resource);
+        let (context, stop, class) = (Arc::clone(context), parts.stop.clone(), class.clone());
+        parts.start("watch of NodeClasses", async move {
+            let convert =
+                |object: DynamicObject| NodeClass::from_object(&class.group, &class.kind, &object);
+            context.index.follow(api, convert, stop).await;
+        });
+    }
+}
+
+fn watch_kind<K>(parts: &mut Parts, context: &Arc<Context>, name: &'static str)
+where
+    K: Kind
+        + kube::Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + fmt::Debug
+        + Send
+        + 'static,
+{
+    let (context, stop) = (Arc::clone(context), parts.stop.clone());
+    let api: Api<K> = Api::all(context.client.clone());
+    parts.start(name, async move { context.index.follow(api, |object| object, stop).await });
+}
+
+/// Waits until every kind has been listed.
+async fn listed(context: &Context) {
+    let mut poll = tokio::time::interval(std::time::Duration::from_millis(50));
+    while !context.index.read().listed() {
+        poll.tick().await;
+    }
+}

@@ -1,0 +1,156 @@
+//! The state of a NodePool: its drift hash, whether it is valid, and whether its NodeClass can be used.
+
+use std::sync::Arc;
+
+use kerf_api::{
+    NodePool, annotations,
+    conditions::{Conditioned, NODE_CLASS_READY, VALIDATION_SUCCEEDED},
+    hash::HASH_VERSION,
+    validation::validate_node_pool,
+};
+use kerf_cluster::{Change, Cluster, Key, NodeClass};
+use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kube::ResourceExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    error::{Result, Tried, unless_outdated},
+    index::Trigger,
+};
+
+const WORKERS: Workers = Workers::new("nodepool", 10);
+
+/// A pool is looked at when it changes and when its NodeClass does.
+pub(crate) fn trigger(queue: Queue<String>) -> Trigger {
+    Box::new(move |change: &Change, cluster: &Cluster| match change {
+        Change::NodePool(delta) => queue.add(delta.key.name.clone()),
+        Change::NodeClass(delta) => {
+            let Some(class) = delta.either() else { return };
+            for (key, pool) in cluster.pools().iter() {
+                if pool.spec.template.spec.node_class_ref == class.reference {
+                    queue.add(key.name.clone());
+                }
+            }
+        }
+        _ => {}
+    })
+}
+
+pub(crate) async fn run(context: Arc<Context>, queue: Queue<String>, stop: CancellationToken) {
+    let context = &context;
+    queue
+        .run(WORKERS, stop, |name| async move { unless_outdated(reconcile(context, &name).await) })
+        .await;
+}
+
+async fn reconcile(context: &Context, name: &str) -> Result<Outcome> {
+    let (pool, class) = {
+        let cluster = context.index.read();
+        let Some(pool) = cluster.pools().get(&Key::cluster(name)).cloned() else {
+            return Ok(Outcome::Done);
+        };
+        let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);
+        (pool, cluster.node_classes().get(&class).cloned())
+    };
+    if !context.manages(&pool.spec.template.spec.node_class_ref) {
+        return Ok(Outcome::Done);
+    }
+    let mut changed = NodePool::clone(&pool);
+    changed.annotations_mut().insert(annotations::NODE_POOL_HASH.into(), pool.hash());
+    changed
+        .annotations_mut()
+        .insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
+    set_validation(context, &mut changed);
+    set_node_class_ready(context, &mut changed, class.as_deref());
+
+    let pools = context.pools();
+    let written = patch::patch(&pools, &pool, &changed, Lock::None)
+        .await
+        .tried(|| format!("annotating NodePool {name}"))?;
+    let before = written.as_ref().unwrap_or(&pool);
+    // The status was computed from the pool as read; the annotations alone have changed since.
+    changed.metadata.clone_from(&before.metadata);
+    patch::patch_status(&pools, before, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("updating the status of NodePool {name}"))?;
+    Ok(Outcome::Done)
+}
+
+fn set_validation(context: &Context, pool: &mut NodePool) {
+    let verdict = validate_node_pool(pool, context.provider.label_rules());
+    let mut conditions = pool.condition_set(context.now());
+    match verdict {
+        Ok(()) => conditions.set_true(VALIDATION_SUCCEEDED),
+        Err(invalid) => conditions.set_false(
+            VALIDATION_SUCCEEDED,
+            "NodePoolValidationFailed",
+            &invalid.to_string(),
+        ),
+    };
+}
+
+fn set_node_class_ready(context: &Context, pool: &mut NodePool, class: Option<&NodeClass>) {
+    let mut conditions = pool.condition_set(context.now());
+    match why_not_ready(class) {
+        None => conditions.set_true(NODE_CLASS_READY),
+        Some((reason, message)) => conditions.set_false(NODE_CLASS_READY, &reason, &message),
+    };
+}
+
+/// Reason and message, if nothing can be launched with this NodeClass.
+fn why_not_ready(class: Option<&NodeClass>) -> Option<(String, String)> {
+    let because = |reason: &str, message: &str| Some((reason.to_owned(), message.to_owned()));
+    let Some(class) = class else {
+        return because("NodeClassNotFound", "NodeClass not found on cluster");
+    };
+    if class.deleting {
+        return because("NodeClassTerminating", "NodeClass is Terminating");
+    }
+    match &class.ready {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) if ready.status == "False" => because(&ready.reason, &ready.message),
+        _ => because("NodeClassReadinessUnknown", "Node Class Readiness Unknown"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{
+        apimachinery::pkg::apis::meta::v1::{Condition, Time},
+        jiff::Timestamp,
+    };
+    use kerf_api::NodeClassReference;
+
+    #[test]
+    fn a_node_class_is_ready_only_if_it_says_so_and_stays() {
+        let ready = |status: &str| Condition {
+            type_: "Ready".into(),
+            status: status.into(),
+            reason: "Why".into(),
+            message: "because".into(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        };
+        let class = |deleting, ready| NodeClass {
+            reference: NodeClassReference::default(),
+            version: 1,
+            generation: 1,
+            deleting,
+            ready,
+        };
+        let cases = [
+            (None, Some("NodeClassNotFound")),
+            (Some(class(true, Some(ready("True")))), Some("NodeClassTerminating")),
+            (Some(class(false, None)), Some("NodeClassReadinessUnknown")),
+            (Some(class(false, Some(ready("Unknown")))), Some("NodeClassReadinessUnknown")),
+            (Some(class(false, Some(ready("False")))), Some("Why")),
+            (Some(class(false, Some(ready("True")))), None),
+        ];
+        for (class, expected) in cases {
+            let reason = why_not_ready(class.as_ref()).map(|(reason, _)| reason);
+            assert_eq!(reason.as_deref(), expected, "{class:?}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The end of a Node: kept from new pods, drained, its instance terminated, then let go.
+
+pub(crate) mod drain;
+pub(crate) mod eviction;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{
+    NodeClaim, TERMINATION_FINALIZER, annotations,
+    conditions::{Conditioned, DRAINED, INSTANCE_TERMINATING},
+    labels, taints,
+};
+use kerf_cluster::{Change, Cluster, Key};
+use kerf_provider::ProviderError;
+use kerf_runtime::{
+    Lock, Outcome, Queue, Workers,
+    events::{Notice, Severity},
+    patch,
+};
+use kube::{Api, ResourceExt, api::DeleteParams};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    context::Context,
+    error::{Error, Result, Tried, is_not_found, unless_outdated},
+    index::Trigger,
+};
+use eviction::Evictions;
+
+const WORKERS: Workers = Workers::new("node.termination", 100)
+    .backoff(Duration::from_millis(100), Duration::from_secs(10))
+    .bucket(10, 100);
+
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often a cloud is asked whether an instance is gone.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// kube-scheduler may not have seen the taint yet and bind one more pod; a drain is over when none came for this long.
+const QUIET_BEFORE_DRAINED: Duration = Duration::from_secs(5);
+
+/// A node is looked at when it changes, and when a pod leaves it.
+pub(crate) fn trigger(queue: Queue<String>) -> Trigger {
+    Box::new(move |change: &Change, _: &Cluster| {
+        if let Change::Node(delta) = change
+            && let Some(node) = &delta.after
+            && node.metadata.deletion_timestamp.is_some()
+        {
+            queue.add(delta.key.name.clone());
+        }
+    })
+}
+
+pub(crate) async fn run(
+    context: Arc<Context>,
+    queue: Queue<String>,
+    evictions: Evictions,
+    stop: CancellationToken,
+) {
+    let (context, evictions) = (&context, &evictions);
+    queue
+        .run(WORKERS, stop, |name| async move {
+            unless_outdated(reconcile(context, evictions, &name).await)
+        })
+        .await;
+}
+
+async fn reconcile(context: &Context, evictions: &Evictions, name: &str) -> Result<Outcome> {
+    let Some(node) = context.index.read().nodes().get(&Key::cluster(name)).cloned() else {
+        return Ok(Outcome::Done);
+    };
+    if node.metadata.deletion_timestamp.is_none()
+        || !node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER)
+        || !is_managed(context, &node)
+    {
+        return Ok(Outcome::Done);
+    }
+    let provider_id = provider_id(&node);
+    // Without a claim, or with two that claim the same instance, the node is drained and let go; its instance is nobody's.
+    let claim = context.index.read().claim_of(provider_id).cloned().ok();
+    if let Some(claim) = &claim
+        && claim.metadata.deletion_timestamp.is_none()
+    {
+        delete_claim(context, claim).await?;
+    }
+    // The pods of a node whose instance is gone cannot be drained: nobody is there to end them.
+    if !is_ready(&node) && instance_is_gone(context, provider_id).await? {
+        return release(context, &node).await;
+    }
+    let deadline = claim.as_deref().map(deadline).transpose()?.flatten();
+    if let Some(deadline) = deadline {
+        let message = format!("All pods will be deleted by {deadline}");
+        let reason = "TerminationGracePeriodExpiring";
+        let notice = Notice::about(&*node, Severity::Warning, reason, message);
+        context.recorder.record(notice.same_if(vec![node.name_any()]));
+    }
+    let node = keep_from_pods(context, &node).await?;
+
+    let waiting = drain::drain(context, evictions, &node, deadline);
+    if let Some(claim) = &claim {
+        let claim = record_drain(context, claim, waiting == 0).await?;
+        if waiting > 0 || !claim.is_true(DRAINED) {
+            return Ok(Outcome::After(LOOK_AGAIN));
+        }
+        return terminate(context, &node, &claim).await;
+    }
+    if waiting > 0 {
+        return Ok(Outcome::After(LOOK_AGAIN));
+    }
+    release(context, &node).await
+}
+
+async fn terminate(context: &Context, node: &Node, claim: &NodeClaim) -> Result<Outcome> {
+    let gone = match context.provider.delete(claim).await {
+        Ok(()) => false,
+        Err(ProviderError::NotFound(_)) => true,
+        Err(source) => {
+            let what = format!("terminating the instance of NodeClaim {}", claim.name_any());
+            return Err(Error::Provider { what, source });
+        }
+    };
+    let mut changed = claim.clone();
+    changed.condition_set(context.now()).set_true(INSTANCE_TERMINATING);
+    write_status(context, claim, &changed).await?;
+    if gone { release(context, node).await } else { Ok(Outcome::After(ASK_AGAIN)) }
+}
+
+/// Notes on the claim how the drain stands. It counts as done only after a quiet time.
+async fn record_drain(context: &Context, claim: &NodeClaim, empty: bool) -> Result<NodeClaim> {
+    let now = context.now();
+    let mut changed = claim.clone();
+    let since = changed.condition(DRAINED).map(|condition| condition.last_transition_time.0);
+    let quiet = since.is_some_and(|since| {
+        Duration::try_from(now.duration_since(since)).unwrap_or_default() >= QUIET_BEFORE_DRAINED
+    });
+    let mut conditions = changed.condition_set(now);
+    if empty && quiet {
+        conditions.set_true(DRAINED);
+    } else {
+        conditions.set_unknown_because(DRAINED, "Draining", "Draining");
+    }
+    write_status(context, claim, &changed).await
+}
+
+async fn write_status(
+    context: &Context,
+    claim: &NodeClaim,
+    changed: &NodeClaim,
+) -> Result<NodeClaim> {
+    let written = patch::patch_status(&context.claims(), claim, changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;
+    match written {
+        Some(written) => {
+            context.index.anticipate(written.clone());
+            Ok(written)
+        }
+        None => Ok(changed.clone()),
+    }
+}
+
+async fn delete_claim(context: &Context, claim: &NodeClaim) -> Result<()> {
+    match context.claims().delete(&claim.name_any(), &DeleteParams::default()).await {
+        Err(error) if !is_not_found(&error) => {
+            Err(error).tried(|| format!("deleting NodeClaim {}", claim.name_any()))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn instance_is_gone(context: &Context, provider_id: &str) -> Result<bool> {
+    match context.provider.get(provider_id).await {
+        Ok(_) => Ok(false),
+        Err(ProviderError::NotFound(_)) => Ok(true),
+        Err(source) => {
+            let what = format!("looking for the instance {provider_id}");
+            Err(Error::Provider { what, source })
+        }
+    }
+}
+
+async fn keep_from_pods(context: &Context, node: &Node) -> Result<Node> {
+    let changed = kept_from_pods(node);
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let written = patch::patch(&nodes, node, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("tainting Node {}", node.name_any()))?;
+    if let Some(written) = &written {
+        context.index.anticipate(written.clone());
+    }
+    Ok(written.unwrap_or(changed))
+}
+
+/// The node with the taint that keeps pods away and the label that makes load balancers leave it.
+fn kept_from_pods(node: &Node) -> Node {
+    let mut node = node.clone();
+    let spec = node.spec.get_or_insert_default();
+    let on_node = spec.taints.get_or_insert_default();
+    if !on_node.iter().any(|taint| taints::same(taint, &taints::disrupted())) {
+        on_node.retain(|taint| taint.key != taints::DISRUPTED);
+        on_node.push(taints::disrupted());
+    }
+    node.labels_mut().insert(labels::EXCLUDE_FROM_LOAD_BALANCERS.into(), "karpenter".into());
+    node
+}
+
+/// Lets the node go: nothing runs on it any more.
+async fn release(context: &Context, node: &Node) -> Result<Outcome> {
+    let mut changed = node.clone();
+    changed.finalizers_mut().retain(|finalizer| finalizer != TERMINATION_FINALIZER);
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    patch::patch(&nodes, node, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("removing the finalizer of Node {}", node.name_any()))?;
+    info!(node = node.name_any(), "deleted node");
+    Ok(Outcome::Done)
+}
+
+/// When patience with the drain ends.
+fn deadline(claim: &NodeClaim) -> Result<Option<Timestamp>> {
+    let Some(value) = claim.annotations().get(annotations::TERMINATION_TIMESTAMP) else {
+        return Ok(None);
+    };
+    value.parse().map(Some).map_err(|_| Error::MalformedTime {
+        annotation: annotations::TERMINATION_TIMESTAMP,
+        object: format!("NodeClaim {}", claim.name_any()),
+        value: value.clone(),
+    })
+}
+
+fn is_managed(context: &Context, node: &Node) -> bool {
+    let classes = context.provider.node_classes();
+    classes.iter().any(|class| node.labels().contains_key(&class.label()))
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+fn provider_id(node: &Node) -> &str {
+    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_taint_replaces_one_of_the_same_key_and_is_added_once() {
+        let node: Node = serde_json::from_value(json!({"spec": {"taints": [
+            {"key": "karpenter.sh/disrupted", "effect": "NoExecute"}, {"key": "other", "effect": "NoSchedule"}
+        ]}}))
+        .unwrap();
+        let kept = kept_from_pods(&node);
+        let taints = kept.spec.as_ref().unwrap().taints.as_ref().unwrap();
+        let names: Vec<_> = taints.iter().map(kerf_api::taints::display).collect();
+        assert_eq!(names, ["other:NoSchedule", "karpenter.sh/disrupted:NoSchedule"]);
+        assert_eq!(kept.labels()[labels::EXCLUDE_FROM_LOAD_BALANCERS], "karpenter");
+        assert_eq!(kept_from_pods(&kept), kept);
+    }
+
+    #[test]
+    fn a_deadline_that_is_no_time_is_an_error_that_says_so() {
+        let mut claim = NodeClaim::default();
+        claim.metadata.name = Some("c".into());
+        assert_eq!(deadline(&claim).unwrap(), None);
+        claim.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), "soon".into());
+        assert_eq!(
+            deadline(&claim).unwrap_err().to_string(),
+            "annotation karpenter.sh/nodeclaim-termination-timestamp of NodeClaim c is not an RFC 3339 time: \"soon\""
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! Ending pods: through the eviction API, which respects disruption budgets, or by force when time is up.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kerf_api::conditions::{Conditioned, DISRUPTION_REASON};
+use kerf_cluster::{Key, pods};
+use kerf_runtime::{
+    Outcome, Queue, Workers,
+    events::{Notice, Severity},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, EvictParams, Preconditions},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    error::{Result, Tried},
+};
+
+const WORKERS: Workers = Workers::new("eviction-queue", 100)
+    .backoff(Duration::from_millis(100), Duration::from_secs(10))
+    .bucket(100, 1000);
+
+/// A pod, not its name: one of the same name that comes after it is another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodId {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl fmt::Display for PodId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The pods that are to go. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evictions {
+    queue: Queue<PodId>,
+    /// When each must be gone at the latest, if at all.
+    deadlines: Arc<Mutex<BTreeMap<PodId, Option<Timestamp>>>>,
+}
+
+impl Evictions {
+    /// Adds a pod. A deadline that was given before is never loosened.
+    pub(crate) fn add(&self, pod: &Pod, deadline: Option<Timestamp>) {
+        let id = PodId {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+        };
+        let mut deadlines = self.lock();
+        let Some(known) = deadlines.get_mut(&id) else {
+            deadlines.insert(id.clone(), deadline);
+            drop(deadlines);
+            self.queue.add(id);
+            return;
+        };
+        let earlier = [*known, deadline].into_iter().flatten().min();
+        if earlier != *known {
+            *known = earlier;
+            drop(deadlines);
+            self.queue.add(id);
+        }
+    }
+
+    pub(crate) async fn run(self, context: Arc<Context>, stop: CancellationToken) {
+        let (evictions, context) = (&self, &context);
+        evictions
+            .queue
+            .run(WORKERS, stop, |id| async move {
+                let outcome = evictions.end(context, &id).await?;
+                if outcome == Outcome::Done {
+                    evictions.lock().remove(&id);
+                }
+                Ok::<_, crate::error::Error>(outcome)
+            })
+            .await;
+    }
+
+    async fn end(&self, context: &Context, id: &PodId) -> Result<Outcome> {
+        let deadline = self.lock().get(id).copied().flatten();
+        let key = Key::namespaced(&id.namespace, &id.name);
+        let found = context.index.read().pods().get(&key).cloned();
+        let Some(pod) = found.filter(|pod| pod.uid().as_ref() == Some(&id.uid)) else {
+            return Ok(Outcome::Done);
+        };
+        let now = context.now();
+        if needs_force(&pod, deadline, now) {
+            return force(context, id, &pod, deadline.unwrap_or(now)).await;
+        }
+        if !pods::is_active(&pod) {
+            return Ok(Outcome::Done);
+        }
+        if !pods::is_evictable(&pod, now) {
+            return Ok(Outcome::Backoff);
+        }
+        evict(context, id, &pod).await
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<PodId, Option<Timestamp>>> {
+        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
+    let params = EvictParams { delete_options: Some(only_this(id)), ..EvictParams::default() };
+    let answer = api.evict(&id.name, &params).await;
+    let blocked = match answer {
+        Ok(_) => {
+            let message = format!("Evicted pod: {}", reason(context, pod));
+            let notice = Notice::about(pod, Severity::Normal, "Evicted", message);
+            context.recorder.record(notice);
+            return Ok(Outcome::Done);
+        }
+        // Gone, or another pod by the same name.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+            return Ok(Outcome::Done);
+        }
+        Err(kube::Error::Api(status)) if status.code == 429 => "evicting pod violates a PDB",
+        // The API server's answer to two budgets is an internal error that only its text tells from others.
+        Err(kube::Error::Api(status))
+            if status.message.contains("more than one PodDisruptionBudget") =>
+        {
+            "eviction does not support multiple PDBs"
+        }
+        Err(error) => return Err(error).tried(|| format!("evicting pod {id}")),
+    };
+    if let Some(node) = node_of(context, pod) {
+        let message = format!("Failed to drain node, {blocked} (Pod={id})");
+        let notice = Notice::about(&*node, Severity::Warning, "FailedDraining", message);
+        context.recorder.record(notice.same_if(vec![node.name_any()]));
+    }
+    Ok(Outcome::Backoff)
+}
+
+/// Deletes a pod past its budget and its annotation, with what is left of its grace period.
+async fn force(context: &Context, id: &PodId, pod: &Pod, deadline: Timestamp) -> Result<Outcome> {
+    let left = deadline.duration_since(context.now()).as_secs().max(1);
+    let grace = u32::try_from(left).unwrap_or(u32::MAX);
+    let wanted = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let message = format!(
+        "Deleting the pod to accommodate the terminationTime {deadline} of the node. The pod was granted {grace} seconds of grace-period of its {} terminationGracePeriodSeconds. This bypasses the PDB of the pod and the do-not-disrupt annotation.",
+        wanted.unwrap_or_default()
+    );
+    context.recorder.record(Notice::about(pod, Severity::Normal, "Disrupted", message));
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
+    match api.delete(&id.name, &only_this(id).grace_period(grace)).await {
+        Ok(_) => Ok(Outcome::Done),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Done),
+        Err(error) => Err(error).tried(|| format!("deleting pod {id}")),
+    }
+}
+
+/// Whether the pod must be deleted now, because its own grace period would end after the node's time is up.
+pub(super) fn needs_force(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> bool {
+    let Some(deadline) = deadline else { return false };
+    if let Some(deleted) = &pod.metadata.deletion_timestamp {
+        return deleted.0 > deadline;
+    }
+    let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    grace.is_some_and(|grace| {
+        let latest = deadline.checked_sub(SignedDuration::from_secs(grace));
+        now > latest.unwrap_or(Timestamp::MIN)
+    })
+}
+
+/// Why the pod goes, for its owner.
+fn reason(context: &Context, pod: &Pod) -> String {
+    let Some(node) = node_of(context, pod) else { return String::new() };
+    let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+    let claim = context.index.read().claim_of(provider_id.unwrap_or_default()).cloned();
+    let Ok(claim) = claim else { return String::new() };
+    match claim.condition(DISRUPTION_REASON) {
+        Some(reason) if reason.status == "True" => reason.reason.clone(),
+        _ => "Forceful Termination".into(),
+    }
+}
+
+fn node_of(context: &Context, pod: &Pod) -> Option<Arc<Node>> {
+    let name = pods::node_name(pod)?;
+    context.index.read().nodes().named(name).cloned()
+}
+
+fn only_this(id: &PodId) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(id.uid.clone()), resource_version: None }),
+        ..DeleteParams::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn force_is_used_when_the_grace_period_no_longer_fits() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let in_seconds = |s: i64| now + SignedDuration::from_secs(s);
+        let cases = [
+            // deadline, grace, deleted in, forced
+            (None, Some(30), None, false),
+            (Some(60), Some(30), None, false),
+            (Some(30), Some(30), None, false),
+            (Some(29), Some(30), None, true),
+            (Some(29), None, None, false),
+            (Some(60), Some(30), Some(60), false),
+            (Some(60), Some(30), Some(61), true),
+        ];
+        for (deadline, grace, deleted, forced) in cases {
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"deletionTimestamp": deleted.map(|s| in_seconds(s).to_string())},
+                "spec": {"containers": [], "terminationGracePeriodSeconds": grace},
+            }))
+            .unwrap();
+            let deadline = deadline.map(in_seconds);
+            assert_eq!(
+                needs_force(&pod, deadline, now),
+                forced,
+                "{deadline:?} {grace:?} {deleted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_never_loosened() {
+        let evictions = Evictions::default();
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "p", "uid": "u"}})).unwrap();
+        let at = |second| Some(Timestamp::from_second(second).unwrap());
+        for (deadline, expected) in
+            [(None, None), (at(20), at(20)), (at(30), at(20)), (None, at(20)), (at(10), at(10))]
+        {
+            evictions.add(&pod, deadline);
+            let stored: Vec<_> = evictions.lock().values().copied().collect();
+            assert_eq!(stored, [expected]);
+        }
+    }
+}

@@ -122,23 +122,11 @@ async fn with_finalizer(context: &Context, claim: &NodeClaim) -> Result<NodeClai
 
 /// Writes labels and annotations, then the status, and lets the index know at once.
 async fn write_back(context: &Context, before: &NodeClaim, after: &NodeClaim) -> Result<()> {
-    let claims = context.claims();
-    let name = before.name_any();
-    let mut latest = None;
-    if let Some(written) = patch::patch(&claims, before, after, Lock::None)
+    let written = patch::patch_both(&context.claims(), before, after)
         .await
-        .tried(|| format!("updating NodeClaim {name}"))?
-    {
-        latest = Some(written);
-    }
-    if let Some(written) = patch::patch_status(&claims, before, after, Lock::None)
-        .await
-        .tried(|| format!("updating the status of NodeClaim {name}"))?
-    {
-        latest = Some(written);
-    }
-    if let Some(latest) = latest {
-        context.index.anticipate(latest);
+        .tried(|| format!("updating NodeClaim {}", before.name_any()))?;
+    if let Some(written) = written {
+        context.index.anticipate(written);
     }
     Ok(())
 }

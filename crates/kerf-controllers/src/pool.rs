@@ -9,7 +9,7 @@ use kerf_api::{
     validation::validate_node_pool,
 };
 use kerf_cluster::{Change, Cluster, Key, NodeClass};
-use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kerf_runtime::{Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 
@@ -64,16 +64,9 @@ async fn reconcile(context: &Context, name: &str) -> Result<Outcome> {
     set_validation(context, &mut changed);
     set_node_class_ready(context, &mut changed, class.as_deref());
 
-    let pools = context.pools();
-    let written = patch::patch(&pools, &pool, &changed, Lock::None)
+    patch::patch_both(&context.pools(), &pool, &changed)
         .await
-        .tried(|| format!("annotating NodePool {name}"))?;
-    let before = written.as_ref().unwrap_or(&pool);
-    // The status was computed from the pool as read; the annotations alone have changed since.
-    changed.metadata.clone_from(&before.metadata);
-    patch::patch_status(&pools, before, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("updating the status of NodePool {name}"))?;
+        .tried(|| format!("updating NodePool {name}"))?;
     Ok(Outcome::Done)
 }
 

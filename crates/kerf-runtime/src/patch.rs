@@ -46,6 +46,20 @@ where
     api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
 }
 
+/// Sends the difference between `before` and `after`, first without and then with the `status`, both on the condition
+/// that nobody else wrote in between. `None`: there is none.
+pub async fn patch_both<K>(api: &Api<K>, before: &K, after: &K) -> kube::Result<Option<K>>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let written = patch(api, before, after, Lock::Optimistic).await?;
+    let mut read = before.clone();
+    if let Some(written) = &written {
+        read.meta_mut().resource_version.clone_from(&written.meta().resource_version);
+    }
+    Ok(patch_status(api, &read, after, Lock::Optimistic).await?.or(written))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     AllButStatus,

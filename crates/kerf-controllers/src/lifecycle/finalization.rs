@@ -34,12 +34,8 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
         // The node's own end brings us back here.
         return Ok(Outcome::Done);
     }
-    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
-    if provider_id.is_empty() {
-        return release(context, claim).await;
-    }
-    let answer = context.provider.delete(claim).await;
-    let gone = match answer {
+    // Asked even if no instance was written down: the operator may have ended between the launch and the note of it.
+    let gone = match context.provider.delete(claim).await {
         Ok(()) => false,
         Err(ProviderError::NotFound(_)) => true,
         Err(source) => {

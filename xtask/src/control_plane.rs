@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use kerf_control_plane::detached::{self, Detached};
-use kerf_control_plane::{Binaries, Program, Source};
+use kerf_control_plane::{Binaries, BinariesError, Program, Source};
 use serde_json::json;
 
 #[derive(Subcommand)]
@@ -54,7 +54,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 /// The binaries to use, built first if there are none.
-pub(crate) fn binaries() -> Result<Binaries> {
+pub(crate) fn binaries() -> Result<Binaries, BinariesError> {
     let binaries = Binaries::find_or_build(progress)?;
     if binaries.source() != Source::Cache {
         progress(&format!("control plane from {}", binaries.source()));

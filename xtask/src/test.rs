@@ -1,0 +1,176 @@
+//! `cargo xtask test`
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::ops::AddAssign;
+use std::process::{ExitCode, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use kerf_control_plane::{BinariesError, GoError};
+
+use crate::cargo::cargo;
+use crate::control_plane;
+
+pub(crate) fn run() -> ExitCode {
+    let started = Instant::now();
+    let mut total = Tally::default();
+    total += step("format", || check(&["fmt", "--all", "--check"]));
+    total += step("lints", || {
+        check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    });
+    total += step("unit tests", || tests(&["--workspace", "--exclude", "kerf-e2e"], &[]));
+    total += step("control plane tests", control_plane_tests);
+
+    let minutes = started.elapsed().as_secs_f64() / 60.0;
+    eprintln!("\n==> all in {minutes:.1} min");
+    let skip_fails = env::var("CI").is_ok_and(|ci| ci == "true") && total.skipped > 0;
+    if skip_fails {
+        eprintln!("CI=true: what is skipped counts as a failure of this run");
+    }
+    println!("{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    if total.failed > 0 || skip_fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// How many checks and tests ended in which way. Each step that is not a test counts as one.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+fn step(name: &str, run: impl FnOnce() -> Tally) -> Tally {
+    eprintln!("\n==> {name}");
+    let started = Instant::now();
+    let Tally { passed, failed, skipped } = run();
+    let seconds = started.elapsed().as_secs();
+    let verdict = if failed > 0 { "FAILED" } else { "ok" };
+    eprintln!(
+        "==> {name}: {verdict}, {passed} passed, {failed} failed, {skipped} skipped, {seconds} s"
+    );
+    Tally { passed, failed, skipped }
+}
+
+fn check(arguments: &[&str]) -> Tally {
+    match cargo(arguments).status() {
+        Ok(status) if status.success() => Tally { passed: 1, ..Tally::default() },
+        Ok(_) => Tally { failed: 1, ..Tally::default() },
+        Err(error) => broken(&error.to_string()),
+    }
+}
+
+fn control_plane_tests() -> Tally {
+    const PACKAGE: [&str; 2] = ["--package", "kerf-e2e"];
+    match control_plane::binaries() {
+        Ok(_) => {
+            // Each test may run a cluster of its own, of half a gigabyte.
+            let threads = thread::available_parallelism().map_or(2, usize::from).min(4).to_string();
+            tests(&PACKAGE, &["--test-threads", &threads])
+        }
+        Err(BinariesError::Build(GoError::NotInstalled(_))) => {
+            let skipped = count(&PACKAGE);
+            eprintln!(
+                "!!! SKIPPED: {skipped} tests against a real control plane, because there is no Go to \
+                 build one with.\n\
+                 !!! Install Go (https://go.dev/dl) and run this again, or set KUBEBUILDER_ASSETS to a \
+                 directory with\n\
+                 !!! etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and kubectl."
+            );
+            Tally { skipped, ..Tally::default() }
+        }
+        Err(error) => broken(&format!("{:#}", anyhow::Error::from(error))),
+    }
+}
+
+/// Runs tests and counts them by what libtest says at the end of each test program.
+fn tests(packages: &[&str], libtest: &[&str]) -> Tally {
+    let mut command = cargo(&["test", "--no-fail-fast"]);
+    command.args(packages).arg("--").args(libtest);
+    let mut tally = Tally::default();
+    let succeeded = read_lines(command, |line| {
+        println!("{line}");
+        tally += result_line(line).unwrap_or_default();
+    });
+    match succeeded {
+        Ok(true) => tally,
+        // What does not compile, or dies before its summary, has no test that failed.
+        Ok(false) => Tally { failed: tally.failed.max(1), ..tally },
+        Err(error) => broken(&error.to_string()),
+    }
+}
+
+/// How many tests there are, without running them; at least one, lest nobody notices.
+fn count(packages: &[&str]) -> usize {
+    let mut command = cargo(&["test", "--quiet"]);
+    command.args(packages).args(["--", "--list"]);
+    let mut count = 0;
+    let listed = read_lines(command, |line| count += usize::from(line.ends_with(": test")));
+    if listed.is_err() { 1 } else { count.max(1) }
+}
+
+fn read_lines(
+    mut command: std::process::Command,
+    mut each: impl FnMut(&str),
+) -> std::io::Result<bool> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).split(b'\n') {
+            each(&String::from_utf8_lossy(&line?));
+        }
+    }
+    Ok(child.wait()?.success())
+}
+
+/// `test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.10s`
+fn result_line(line: &str) -> Option<Tally> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let number = |label: &str| {
+        let part = counts.split("; ").find_map(|part| part.strip_suffix(label))?;
+        part.trim().parse().ok()
+    };
+    Some(Tally {
+        passed: number("passed")?,
+        failed: number("failed")?,
+        skipped: number("ignored")?,
+    })
+}
+
+fn broken(reason: &str) -> Tally {
+    eprintln!("{reason}");
+    Tally { failed: 1, ..Tally::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_libtest_sums_up() {
+        let counted = |passed, failed, skipped| Some(Tally { passed, failed, skipped });
+        let cases = [
+            (
+                "test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.10s",
+                counted(5, 0, 2),
+            ),
+            (
+                "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 1 filtered out; finished in 61.00s",
+                counted(12, 3, 0),
+            ),
+            ("test result::tests::reads ... ok", None),
+            ("running 5 tests", None),
+            ("", None),
+        ];
+        for (line, expect) in cases {
+            assert_eq!(result_line(line), expect, "{line}");
+        }
+    }
+}

@@ -8,15 +8,16 @@ use kerf_model::InstanceType;
 
 /// A cloud that launches and terminates instances for NodeClaims.
 ///
-/// The controllers may be stopped between any two calls and started again, so every call may come twice: `create` for
-/// a claim that has an instance returns that instance, and `delete` of what is gone says that it was not found.
+/// The controllers may be stopped between any two calls and started again, so every call may come
+/// twice: `create` for a claim that has an instance returns that instance, and `delete` of what is
+/// gone says that it was not found.
 #[async_trait]
 pub trait CloudProvider: Debug + Send + Sync {
     /// The provider's name, as it stands in metrics.
     fn name(&self) -> &'static str;
 
-    /// The kinds of NodeClass that this provider understands; the first is the default. Pools and claims that refer
-    /// to other kinds belong to somebody else and are left alone.
+    /// The kinds of NodeClass that this provider understands; the first is the default. Pools and
+    /// claims that refer to other kinds belong to somebody else and are left alone.
     fn node_classes(&self) -> &[NodeClassKind];
 
     /// The label rules with this provider's own labels and domains in them.
@@ -28,8 +29,8 @@ pub trait CloudProvider: Debug + Send + Sync {
     /// Launches one instance that meets the claim's requirements and has room for its requests.
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError>;
 
-    /// Terminates the claim's instance. `Ok` means that termination was asked for and may take a while: it is asked
-    /// again until the answer is [`ProviderError::NotFound`].
+    /// Terminates the claim's instance. `Ok` means that termination was asked for and may take a
+    /// while: it is asked again until the answer is [`ProviderError::NotFound`].
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError>;
 
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError>;
@@ -92,7 +93,8 @@ pub enum ProviderError {
     /// The instance is gone.
     #[error("nodeclaim not found, {0}")]
     NotFound(String),
-    /// None of the wanted offerings can be had now; others may be. The claim is given up and its pods are planned anew.
+    /// None of the wanted offerings can be had now; others may be. The claim is given up and its
+    /// pods are planned anew.
     #[error("insufficient capacity, {0}")]
     InsufficientCapacity(String),
     /// The provider's own settings cannot be used yet. The claim is given up.

@@ -1,0 +1,250 @@
+//! The KWOK provider: instances that exist only as Node objects, run by kwok.
+//!
+//! There is no cloud behind it that could remember anything, so the Node object is the instance.
+//! What follows from that:
+//!
+//! * The Node's name follows from the claim (its name and UID). A launch that is repeated because the operator was
+//!   killed before it could write down the first one finds the Node and launches nothing.
+//! * Terminating an instance deletes its Node. A Node that its finalizer still holds counts as an instance until it is
+//!   gone, so that a drain takes place on nodes that are not ready, too; but once `delete` was called (which happens
+//!   after the drain) the answer is that the instance is gone, or the finalizer would wait for the instance and the
+//!   instance for the finalizer.
+//! * With a registration delay the instance exists for a while in this process only. [`KwokProvider::resume`] makes
+//!   up for a process that ended in that time.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{
+    GoDuration, KwokNodeClass, NodeClaim, NodePool,
+    conditions::{Conditioned, READY, REGISTERED, Status},
+    kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
+    labels::{self, LabelRules},
+};
+use kerf_model::{InstanceType, KnownLabels};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use tracing::info;
+
+use crate::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use launches::Launches;
+
+mod catalogue;
+mod catalogue_file;
+mod instance;
+mod launches;
+
+pub use catalogue::generated;
+pub use catalogue_file::{CatalogueFileError, from_file, from_json};
+
+/// The conditions under which a node is replaced by node repair.
+const REPAIR_POLICIES: [RepairPolicy; 2] = [
+    RepairPolicy { condition: "Ready", status: "False", toleration: Duration::from_mins(10) },
+    RepairPolicy { condition: "Ready", status: "Unknown", toleration: Duration::from_mins(10) },
+];
+
+/// Launches simulated nodes.
+pub struct KwokProvider {
+    client: Client,
+    instance_types: Arc<[Arc<InstanceType>]>,
+    node_classes: [NodeClassKind; 1],
+    rules: LabelRules,
+    known_labels: KnownLabels,
+    launches: Launches,
+}
+
+impl KwokProvider {
+    /// A provider of these instance types: [`generated`] ones, or those of a file.
+    pub fn new(client: Client, instance_types: Vec<InstanceType>) -> Self {
+        let offered = instance_types.iter().flat_map(InstanceType::offerings);
+        let offered = offered.flat_map(|offering| offering.requirements.keys());
+        let rules = LabelRules::default()
+            .restricting(labels::KWOK_DOMAIN)
+            .knowing([
+                labels::KWOK_INSTANCE_CPU,
+                labels::KWOK_INSTANCE_MEMORY,
+                labels::KWOK_INSTANCE_FAMILY,
+                labels::KWOK_INSTANCE_SIZE,
+            ])
+            .knowing(offered);
+        let well_known = rules.well_known().clone();
+        Self {
+            known_labels: KnownLabels { well_known, ..KnownLabels::default() },
+            rules,
+            launches: Launches::default(),
+            client,
+            instance_types: instance_types.into_iter().map(Arc::new).collect(),
+            node_classes: [NodeClassKind {
+                group: KWOK_GROUP.to_owned(),
+                version: "v1alpha1".to_owned(),
+                kind: KWOK_NODE_CLASS_KIND.to_owned(),
+                plural: "kwoknodeclasses".to_owned(),
+            }],
+        }
+    }
+
+    /// Takes up the launches whose Nodes were still to appear when the operator ended; returns
+    /// their number.
+    ///
+    /// Without it such claims would wait for a node that nobody creates until their registration
+    /// times out.
+    pub async fn resume(&self) -> Result<usize, ProviderError> {
+        let claims: Api<NodeClaim> = Api::all(self.client.clone());
+        let claims = claims.list(&ListParams::default()).await;
+        let claims = claims.map_err(|error| failed("listing NodeClaims", &error))?;
+        let mut resumed = 0;
+        for claim in claims.items.iter().filter(|claim| is_waiting_for_its_node(claim)) {
+            let name = instance::node_name(claim);
+            if self.find(&name).await?.is_none() {
+                let (node, delay) = self.design(claim).await?;
+                self.launches.start(self.nodes(), node, delay);
+                resumed += 1;
+            }
+        }
+        Ok(resumed)
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// The instance of that name, whether its Node has appeared or not.
+    async fn find(&self, name: &str) -> Result<Option<Node>, ProviderError> {
+        // In this order: a Node may appear, and stop being a launch, between the two questions.
+        let launching = self.launches.get(name);
+        let node = self.nodes().get_opt(name).await;
+        let node = node.map_err(|error| failed(format!("reading Node {name}"), &error))?;
+        Ok(node.or(launching))
+    }
+
+    /// The Node that suits the claim best, and how long it takes to appear.
+    async fn design(&self, claim: &NodeClaim) -> Result<(Node, Duration), ProviderError> {
+        let class = self.node_class(claim).await?;
+        let choice = instance::choose(claim, &self.instance_types, &self.known_labels)?;
+        let delay = class.spec.node_registration_delay.as_ref();
+        Ok((instance::node(claim, choice), delay.map(GoDuration::as_duration).unwrap_or_default()))
+    }
+
+    async fn node_class(&self, claim: &NodeClaim) -> Result<KwokNodeClass, ProviderError> {
+        let name = &claim.spec.node_class_ref.name;
+        let classes: Api<KwokNodeClass> = Api::all(self.client.clone());
+        let class = classes.get_opt(name).await;
+        let class =
+            class.map_err(|error| failed(format!("reading KWOKNodeClass {name}"), &error))?;
+        let class = class.ok_or_else(|| {
+            ProviderError::InsufficientCapacity(format!("KWOKNodeClass {name} does not exist"))
+        })?;
+        match class.condition(READY) {
+            Some(ready) if class.condition_status(READY) == Status::False => {
+                let message = format!("KWOKNodeClass {name}: {}", ready.message);
+                Err(ProviderError::NodeClassNotReady(message))
+            }
+            _ => Ok(class),
+        }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for KwokProvider {
+    fn name(&self) -> &'static str {
+        "kwok"
+    }
+
+    fn node_classes(&self) -> &[NodeClassKind] {
+        &self.node_classes
+    }
+
+    fn label_rules(&self) -> &LabelRules {
+        &self.rules
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        &REPAIR_POLICIES
+    }
+
+    /// Without a registration delay the Node exists when this returns, and what keeps it from
+    /// existing is an error of the launch. With one it appears later.
+    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+        let name = instance::node_name(claim);
+        if let Some(node) = self.find(&name).await? {
+            return Ok(instance::launched(&node));
+        }
+        let (node, delay) = self.design(claim).await?;
+        if !delay.is_zero() {
+            let launched = instance::launched(&node);
+            self.launches.start(self.nodes(), node, delay);
+            return Ok(launched);
+        }
+        match self.nodes().create(&PostParams::default(), &node).await {
+            Ok(node) => Ok(instance::launched(&node)),
+            Err(error) => Err(failed(format!("creating Node {name}"), &error)),
+        }
+    }
+
+    async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
+        let recorded =
+            claim.status.as_ref().and_then(|status| instance::name_in(&status.provider_id));
+        // A launch that was not written down left no provider id, but it may have left an instance.
+        let name = recorded.map_or_else(|| instance::node_name(claim), str::to_owned);
+        self.launches.stop(&name).await;
+        match self.nodes().delete(&name, &DeleteParams::default()).await {
+            Ok(_) => {
+                info!(node = name, "terminated instance");
+                Err(ProviderError::NotFound("instance terminated".to_owned()))
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Err(no_instance(&name)),
+            Err(error) => Err(failed(format!("deleting Node {name}"), &error)),
+        }
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
+        let name = instance::name_in(provider_id).ok_or_else(|| no_instance(provider_id))?;
+        let node = self.find(name).await?.ok_or_else(|| no_instance(name))?;
+        Ok(instance::launched(&node))
+    }
+
+    async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
+        let mut instances = self.launches.all();
+        let nodes = self.nodes().list(&ListParams::default()).await;
+        let nodes = nodes.map_err(|error| failed("listing Nodes", &error))?;
+        instances
+            .retain(|launch| nodes.items.iter().all(|node| node.name_any() != launch.name_any()));
+        instances.extend(nodes.items.into_iter().filter(instance::is_ours));
+        Ok(instances.iter().map(instance::launched).collect())
+    }
+
+    async fn instance_types(
+        &self,
+        _pool: &NodePool,
+    ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError> {
+        Ok(Arc::clone(&self.instance_types))
+    }
+
+    async fn drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for KwokProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KwokProvider").field("launches", &self.launches).finish_non_exhaustive()
+    }
+}
+
+fn is_waiting_for_its_node(claim: &NodeClaim) -> bool {
+    let provider_id = claim.status.as_ref().map(|status| status.provider_id.as_str());
+    provider_id.and_then(instance::name_in).is_some()
+        && claim.metadata.deletion_timestamp.is_none()
+        && !claim.is_true(REGISTERED)
+}
+
+fn no_instance(name: &str) -> ProviderError {
+    ProviderError::NotFound(format!("there is no instance {name}"))
+}
+
+fn failed(what: impl fmt::Display, error: &kube::Error) -> ProviderError {
+    ProviderError::Other(format!("{what}: {error}"))
+}

@@ -32,6 +32,18 @@ impl Context {
         Api::all(self.client.clone())
     }
 
+    /// The claim of that name, if it is there and ours.
+    pub(crate) fn managed_claim(&self, name: &str) -> Option<Arc<NodeClaim>> {
+        let claim = self.index.read().claims().named(name).cloned();
+        claim.filter(|claim| self.manages(&claim.spec.node_class_ref))
+    }
+
+    /// The pool of that name, if it is there and ours.
+    pub(crate) fn managed_pool(&self, name: &str) -> Option<Arc<NodePool>> {
+        let pool = self.index.read().pools().named(name).cloned();
+        pool.filter(|pool| self.manages(&pool.spec.template.spec.node_class_ref))
+    }
+
     /// Whether pools and claims with this NodeClass are ours to look after.
     pub(crate) fn manages(&self, class: &NodeClassReference) -> bool {
         self.provider

@@ -4,6 +4,7 @@
 //! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
 mod context;
+mod controller;
 mod error;
 mod index;
 mod lifecycle;

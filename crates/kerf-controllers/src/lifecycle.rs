@@ -9,26 +9,21 @@ mod launch;
 mod liveness;
 mod registration;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use kerf_api::{
     NodeClaim, TERMINATION_FINALIZER,
     conditions::{Conditioned, Status},
 };
-use kerf_cluster::{Change, Cluster, Key};
+use kerf_cluster::{Change, Cluster};
 use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     context::Context,
-    error::{Result, Tried, unless_outdated},
-    index::Trigger,
+    controller::Reconciler,
+    error::{Result, Tried},
 };
-
-const WORKERS: Workers = Workers::new("nodeclaim.lifecycle", 1000)
-    .backoff(Duration::from_secs(1), Duration::from_mins(1))
-    .bucket(10, 100);
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,39 +36,35 @@ enum Step {
     Deleted,
 }
 
-/// A claim is looked at when it changes and when its node does.
-pub(crate) fn trigger(queue: Queue<String>) -> Trigger {
-    Box::new(move |change: &Change, cluster: &Cluster| match change {
-        Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
-        Change::Node(delta) => {
-            let node = delta.either().and_then(|node| node.spec.as_ref());
-            let provider_id = node.and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
-            if let Ok(claim) = cluster.claim_of(provider_id) {
-                queue.add(claim.name_any());
+pub(crate) struct Lifecycle;
+
+impl Reconciler for Lifecycle {
+    const WORKERS: Workers = Workers::new("nodeclaim.lifecycle", 1000)
+        .backoff(Duration::from_secs(1), Duration::from_mins(1))
+        .bucket(10, 100);
+
+    /// A claim is looked at when it changes and when its node does.
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        match change {
+            Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
+            Change::Node(delta) => {
+                let node = delta.either().and_then(|node| node.spec.as_ref());
+                let provider_id = node.and_then(|spec| spec.provider_id.as_deref());
+                if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
+                    queue.add(claim.name_any());
+                }
             }
+            _ => {}
         }
-        _ => {}
-    })
-}
-
-pub(crate) async fn run(context: Arc<Context>, queue: Queue<String>, stop: CancellationToken) {
-    let context = &context;
-    queue
-        .run(WORKERS, stop, |name| async move { unless_outdated(reconcile(context, &name).await) })
-        .await;
-}
-
-async fn reconcile(context: &Context, name: &str) -> Result<Outcome> {
-    let Some(claim) = context.index.read().claims().get(&Key::cluster(name)).cloned() else {
-        return Ok(Outcome::Done);
-    };
-    if !context.manages(&claim.spec.node_class_ref) {
-        return Ok(Outcome::Done);
     }
-    if claim.metadata.deletion_timestamp.is_some() {
-        return finalization::finalize(context, &claim).await;
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
+        if claim.metadata.deletion_timestamp.is_some() {
+            return finalization::finalize(context, &claim).await;
+        }
+        live(context, &claim).await
     }
-    live(context, &claim).await
 }
 
 async fn live(context: &Context, claim: &NodeClaim) -> Result<Outcome> {

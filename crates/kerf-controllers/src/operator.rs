@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass};
 use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, Queue, events::Recorder};
+use kerf_runtime::{Clock, events::Recorder};
 use kube::{
     Api, Client,
     api::DynamicObject,
@@ -20,7 +20,15 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{context::Context, index::Index, lifecycle, pool, settings::Settings, termination};
+use crate::{
+    context::Context,
+    controller::Controllers,
+    index::Index,
+    lifecycle::Lifecycle,
+    pool::Pools,
+    settings::Settings,
+    termination::{Termination, eviction::Evictions},
+};
 
 /// The name under which events are published; Karpenter's, because dashboards and alerts look for it.
 const EVENT_SOURCE: &str = "karpenter";
@@ -54,7 +62,7 @@ pub async fn run(
     elected: impl Future<Output = ()> + Send,
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
-    let queues = Queues::default();
+    let mut controllers = controllers();
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
     let context = Arc::new(Context {
@@ -63,7 +71,7 @@ pub async fn run(
         settings: operator.settings,
         provider: operator.provider,
         recorder,
-        index: Index::new(queues.triggers()),
+        index: Index::new(controllers.take_triggers()),
     });
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
     parts.start("events", publisher);
@@ -75,42 +83,24 @@ pub async fn run(
     parts.until(stop.clone(), elected).await?;
     if !stop.is_cancelled() {
         info!("starting controllers");
-        queues.start_controllers(&mut parts, &context);
+        for (name, start) in controllers.into_tasks() {
+            parts.start(name, start(Arc::clone(&context), stop.clone()));
+        }
     }
     parts.until(stop.clone(), stop.cancelled()).await?;
     parts.join().await;
     Ok(())
 }
 
-/// One queue per controller, made before the watches that fill them.
-#[derive(Debug, Default)]
-struct Queues {
-    pools: Queue<String>,
-    claims: Queue<String>,
-    nodes: Queue<String>,
-    evictions: termination::eviction::Evictions,
-}
-
-impl Queues {
-    fn triggers(&self) -> Vec<crate::index::Trigger> {
-        vec![
-            pool::trigger(self.pools.clone()),
-            lifecycle::trigger(self.claims.clone()),
-            termination::trigger(self.nodes.clone()),
-        ]
-    }
-
-    fn start_controllers(self, parts: &mut Parts, context: &Arc<Context>) {
-        let stop = parts.stop.clone();
-        let context = || Arc::clone(context);
-        parts.start("nodepool", pool::run(context(), self.pools, stop.clone()));
-        parts.start("nodeclaim.lifecycle", lifecycle::run(context(), self.claims, stop.clone()));
-        parts.start("eviction-queue", self.evictions.clone().run(context(), stop.clone()));
-        parts.start(
-            "node.termination",
-            termination::run(context(), self.nodes, self.evictions, stop.clone()),
-        );
-    }
+/// Every controller there is.
+fn controllers() -> Controllers {
+    let mut controllers = Controllers::default();
+    let evictions = Evictions::default();
+    controllers.add(Pools);
+    controllers.add(Lifecycle);
+    controllers.add(Termination { evictions: evictions.clone() });
+    controllers.add_task("eviction-queue", |context, stop| evictions.run(context, stop));
+    controllers
 }
 
 /// The tasks of the operator. One that ends before it is told to takes the others with it: half an operator is worse

@@ -1,73 +1,59 @@
 //! The state of a NodePool: its drift hash, whether it is valid, and whether its NodeClass can be used.
 
-use std::sync::Arc;
-
 use kerf_api::{
     NodePool, annotations,
     conditions::{Conditioned, NODE_CLASS_READY, VALIDATION_SUCCEEDED},
     hash::HASH_VERSION,
     validation::validate_node_pool,
 };
-use kerf_cluster::{Change, Cluster, Key, NodeClass};
+use kerf_cluster::{Change, Cluster, NodeClass};
 use kerf_runtime::{Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     context::Context,
-    error::{Result, Tried, unless_outdated},
-    index::Trigger,
+    controller::Reconciler,
+    error::{Result, Tried},
 };
 
-const WORKERS: Workers = Workers::new("nodepool", 10);
+pub(crate) struct Pools;
 
-/// A pool is looked at when it changes and when its NodeClass does.
-pub(crate) fn trigger(queue: Queue<String>) -> Trigger {
-    Box::new(move |change: &Change, cluster: &Cluster| match change {
-        Change::NodePool(delta) => queue.add(delta.key.name.clone()),
-        Change::NodeClass(delta) => {
-            let Some(class) = delta.either() else { return };
-            for (key, pool) in cluster.pools().iter() {
-                if pool.spec.template.spec.node_class_ref == class.reference {
-                    queue.add(key.name.clone());
+impl Reconciler for Pools {
+    const WORKERS: Workers = Workers::new("nodepool", 10);
+
+    /// A pool is looked at when it changes and when its NodeClass does.
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        match change {
+            Change::NodePool(delta) => queue.add(delta.key.name.clone()),
+            Change::NodeClass(delta) => {
+                let Some(class) = delta.either() else { return };
+                for (key, pool) in cluster.pools().iter() {
+                    if pool.spec.template.spec.node_class_ref == class.reference {
+                        queue.add(key.name.clone());
+                    }
                 }
             }
+            _ => {}
         }
-        _ => {}
-    })
-}
-
-pub(crate) async fn run(context: Arc<Context>, queue: Queue<String>, stop: CancellationToken) {
-    let context = &context;
-    queue
-        .run(WORKERS, stop, |name| async move { unless_outdated(reconcile(context, &name).await) })
-        .await;
-}
-
-async fn reconcile(context: &Context, name: &str) -> Result<Outcome> {
-    let (pool, class) = {
-        let cluster = context.index.read();
-        let Some(pool) = cluster.pools().get(&Key::cluster(name)).cloned() else {
-            return Ok(Outcome::Done);
-        };
-        let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);
-        (pool, cluster.node_classes().get(&class).cloned())
-    };
-    if !context.manages(&pool.spec.template.spec.node_class_ref) {
-        return Ok(Outcome::Done);
     }
-    let mut changed = NodePool::clone(&pool);
-    changed.annotations_mut().insert(annotations::NODE_POOL_HASH.into(), pool.hash());
-    changed
-        .annotations_mut()
-        .insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
-    set_validation(context, &mut changed);
-    set_node_class_ready(context, &mut changed, class.as_deref());
 
-    patch::patch_both(&context.pools(), &pool, &changed)
-        .await
-        .tried(|| format!("updating NodePool {name}"))?;
-    Ok(Outcome::Done)
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let Some(pool) = context.managed_pool(name) else { return Ok(Outcome::Done) };
+        let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);
+        let class = context.index.read().node_classes().get(&class).cloned();
+        let mut changed = NodePool::clone(&pool);
+        changed.annotations_mut().insert(annotations::NODE_POOL_HASH.into(), pool.hash());
+        changed
+            .annotations_mut()
+            .insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
+        set_validation(context, &mut changed);
+        set_node_class_ready(context, &mut changed, class.as_deref());
+
+        patch::patch_both(&context.pools(), &pool, &changed)
+            .await
+            .tried(|| format!("updating NodePool {name}"))?;
+        Ok(Outcome::Done)
+    }
 }
 
 fn set_validation(context: &Context, pool: &mut NodePool) {

@@ -3,7 +3,7 @@
 pub(crate) mod drain;
 pub(crate) mod eviction;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -12,7 +12,7 @@ use kerf_api::{
     conditions::{Conditioned, DRAINED, INSTANCE_TERMINATING},
     labels, taints,
 };
-use kerf_cluster::{Change, Cluster, Key};
+use kerf_cluster::{Change, Cluster};
 use kerf_provider::ProviderError;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
@@ -20,19 +20,14 @@ use kerf_runtime::{
     patch,
 };
 use kube::{Api, ResourceExt, api::DeleteParams};
-use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
     context::Context,
-    error::{Error, Result, Tried, is_not_found, unless_outdated},
-    index::Trigger,
+    controller::Reconciler,
+    error::{Error, Result, Tried, is_not_found},
 };
 use eviction::Evictions;
-
-const WORKERS: Workers = Workers::new("node.termination", 100)
-    .backoff(Duration::from_millis(100), Duration::from_secs(10))
-    .bucket(10, 100);
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often a cloud is asked whether an instance is gone.
@@ -40,75 +35,68 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// kube-scheduler may not have seen the taint yet and bind one more pod; a drain is over when none came for this long.
 const QUIET_BEFORE_DRAINED: Duration = Duration::from_secs(5);
 
-/// A node is looked at when it changes, and when a pod leaves it.
-pub(crate) fn trigger(queue: Queue<String>) -> Trigger {
-    Box::new(move |change: &Change, _: &Cluster| {
+pub(crate) struct Termination {
+    pub(crate) evictions: Evictions,
+}
+
+impl Reconciler for Termination {
+    const WORKERS: Workers = Workers::new("node.termination", 100)
+        .backoff(Duration::from_millis(100), Duration::from_secs(10))
+        .bucket(10, 100);
+
+    fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
         if let Change::Node(delta) = change
             && let Some(node) = &delta.after
             && node.metadata.deletion_timestamp.is_some()
         {
             queue.add(delta.key.name.clone());
         }
-    })
-}
+    }
 
-pub(crate) async fn run(
-    context: Arc<Context>,
-    queue: Queue<String>,
-    evictions: Evictions,
-    stop: CancellationToken,
-) {
-    let (context, evictions) = (&context, &evictions);
-    queue
-        .run(WORKERS, stop, |name| async move {
-            unless_outdated(reconcile(context, evictions, &name).await)
-        })
-        .await;
-}
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let Some(node) = context.index.read().nodes().named(name).cloned() else {
+            return Ok(Outcome::Done);
+        };
+        if node.metadata.deletion_timestamp.is_none()
+            || !node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER)
+            || !is_managed(context, &node)
+        {
+            return Ok(Outcome::Done);
+        }
+        let provider_id = provider_id(&node);
+        // Without a claim, or with two that claim the same instance, the node is drained and let go; its instance is nobody's.
+        let claim = context.index.read().claim_of(provider_id).cloned().ok();
+        if let Some(claim) = &claim
+            && claim.metadata.deletion_timestamp.is_none()
+        {
+            delete_claim(context, claim).await?;
+        }
+        // The pods of a node whose instance is gone cannot be drained: nobody is there to end them.
+        if !is_ready(&node) && instance_is_gone(context, provider_id).await? {
+            return release(context, &node).await;
+        }
+        let deadline = claim.as_deref().map(deadline).transpose()?.flatten();
+        if let Some(deadline) = deadline {
+            let message = format!("All pods will be deleted by {deadline}");
+            let reason = "TerminationGracePeriodExpiring";
+            let notice = Notice::about(&*node, Severity::Warning, reason, message);
+            context.recorder.record(notice.same_if(vec![node.name_any()]));
+        }
+        let node = keep_from_pods(context, &node).await?;
 
-async fn reconcile(context: &Context, evictions: &Evictions, name: &str) -> Result<Outcome> {
-    let Some(node) = context.index.read().nodes().get(&Key::cluster(name)).cloned() else {
-        return Ok(Outcome::Done);
-    };
-    if node.metadata.deletion_timestamp.is_none()
-        || !node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER)
-        || !is_managed(context, &node)
-    {
-        return Ok(Outcome::Done);
-    }
-    let provider_id = provider_id(&node);
-    // Without a claim, or with two that claim the same instance, the node is drained and let go; its instance is nobody's.
-    let claim = context.index.read().claim_of(provider_id).cloned().ok();
-    if let Some(claim) = &claim
-        && claim.metadata.deletion_timestamp.is_none()
-    {
-        delete_claim(context, claim).await?;
-    }
-    // The pods of a node whose instance is gone cannot be drained: nobody is there to end them.
-    if !is_ready(&node) && instance_is_gone(context, provider_id).await? {
-        return release(context, &node).await;
-    }
-    let deadline = claim.as_deref().map(deadline).transpose()?.flatten();
-    if let Some(deadline) = deadline {
-        let message = format!("All pods will be deleted by {deadline}");
-        let reason = "TerminationGracePeriodExpiring";
-        let notice = Notice::about(&*node, Severity::Warning, reason, message);
-        context.recorder.record(notice.same_if(vec![node.name_any()]));
-    }
-    let node = keep_from_pods(context, &node).await?;
-
-    let waiting = drain::drain(context, evictions, &node, deadline);
-    if let Some(claim) = &claim {
-        let claim = record_drain(context, claim, waiting == 0).await?;
-        if waiting > 0 || !claim.is_true(DRAINED) {
+        let waiting = drain::drain(context, &self.evictions, &node, deadline);
+        if let Some(claim) = &claim {
+            let claim = record_drain(context, claim, waiting == 0).await?;
+            if waiting > 0 || !claim.is_true(DRAINED) {
+                return Ok(Outcome::After(LOOK_AGAIN));
+            }
+            return terminate(context, &node, &claim).await;
+        }
+        if waiting > 0 {
             return Ok(Outcome::After(LOOK_AGAIN));
         }
-        return terminate(context, &node, &claim).await;
+        release(context, &node).await
     }
-    if waiting > 0 {
-        return Ok(Outcome::After(LOOK_AGAIN));
-    }
-    release(context, &node).await
 }
 
 async fn terminate(context: &Context, node: &Node, claim: &NodeClaim) -> Result<Outcome> {

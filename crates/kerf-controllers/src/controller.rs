@@ -1,0 +1,82 @@
+//! What the controllers have in common: a queue of names, changes that fill it, and a reconcile that empties it.
+
+use std::{pin::Pin, sync::Arc};
+
+use kerf_cluster::{Change, Cluster};
+use kerf_runtime::{Outcome, Queue, Workers};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    error::{Result, unless_outdated},
+    index::Trigger,
+};
+
+/// A controller of objects that have no namespace.
+pub(crate) trait Reconciler: Send + Sync + 'static {
+    const WORKERS: Workers;
+
+    /// Adds the names that a change concerns. Called with the index locked: quick, and without waiting.
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>);
+
+    /// Brings what is called `name` a step further. It may have been stopped before at any point, and may be again.
+    fn reconcile(
+        &self,
+        context: &Context,
+        name: &str,
+    ) -> impl Future<Output = Result<Outcome>> + Send;
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Start = Box<dyn FnOnce(Arc<Context>, CancellationToken) -> Task + Send>;
+
+/// Controllers that have been put together and not started.
+#[derive(Default)]
+pub(crate) struct Controllers {
+    triggers: Vec<Trigger>,
+    starts: Vec<(&'static str, Start)>,
+}
+
+impl Controllers {
+    pub(crate) fn add<R: Reconciler>(&mut self, reconciler: R) {
+        let queue = Queue::new();
+        let reconciler = Arc::new(reconciler);
+        self.on_change({
+            let (queue, reconciler) = (queue.clone(), Arc::clone(&reconciler));
+            move |change, cluster| reconciler.concerns(change, cluster, &queue)
+        });
+        self.add_task(R::WORKERS.controller, move |context, stop| async move {
+            let (context, reconciler) = (&*context, &*reconciler);
+            let reconcile = |name: String| async move {
+                unless_outdated(reconciler.reconcile(context, &name).await)
+            };
+            queue.run(R::WORKERS, stop, reconcile).await;
+        });
+    }
+
+    /// Something that runs beside the controllers and ends with them.
+    pub(crate) fn add_task<F>(
+        &mut self,
+        name: &'static str,
+        run: impl FnOnce(Arc<Context>, CancellationToken) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.starts.push((name, Box::new(move |context, stop| Box::pin(run(context, stop)))));
+    }
+
+    pub(crate) fn on_change(
+        &mut self,
+        trigger: impl Fn(&Change, &Cluster) + Send + Sync + 'static,
+    ) {
+        self.triggers.push(Box::new(trigger));
+    }
+
+    pub(crate) fn take_triggers(&mut self) -> Vec<Trigger> {
+        std::mem::take(&mut self.triggers)
+    }
+
+    pub(crate) fn into_tasks(self) -> Vec<(&'static str, Start)> {
+        self.starts
+    }
+}

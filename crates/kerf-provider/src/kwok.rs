@@ -195,7 +195,7 @@ impl CloudProvider for KwokProvider {
                 info!(node = name, "terminated instance");
                 Err(ProviderError::NotFound("instance terminated".to_owned()))
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => Err(no_instance(&name)),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Err(no_instance(&name)),
             Err(error) => Err(failed(format!("deleting Node {name}"), &error)),
         }
     }

@@ -52,7 +52,8 @@ impl Launches {
         let launch = lock(&self.by_name).remove(name);
         if let Some(Launch { wanted, task, .. }) = launch {
             drop(wanted);
-            // Not aborted: a request that is on its way would create the Node after its instance was declared gone.
+            // Not aborted: a request that is on its way would create the Node after its instance
+            // was declared gone.
             if let Err(error) = task.await {
                 debug!(node = name, %error, "launch ended early");
             }
@@ -83,7 +84,7 @@ async fn create(nodes: &Api<Node>, node: &Node, mut called_off: oneshot::Receive
     loop {
         match nodes.create(&PostParams::default(), node).await {
             Ok(_) => return,
-            Err(kube::Error::Api(status)) if status.code == 409 => {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 debug!(node = node.name_any(), "node exists already");
                 return;
             }

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClassReference, NodePool};
 use kerf_provider::CloudProvider;
 use kerf_runtime::{Clock, events::Recorder};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
-use crate::{index::Index, settings::Settings};
+use crate::{
+    error::{Result, Tried, is_not_found},
+    index::Index,
+    settings::Settings,
+};
 
 pub(crate) struct Context {
     pub(crate) client: Client,
@@ -28,6 +33,10 @@ impl Context {
         Api::all(self.client.clone())
     }
 
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
     pub(crate) fn pools(&self) -> Api<NodePool> {
         Api::all(self.client.clone())
     }
@@ -42,6 +51,17 @@ impl Context {
     pub(crate) fn managed_pool(&self, name: &str) -> Option<Arc<NodePool>> {
         let pool = self.index.read().pools().named(name).cloned();
         pool.filter(|pool| self.manages(&pool.spec.template.spec.node_class_ref))
+    }
+
+    /// Asks for the end of a claim. One that is gone already is as good.
+    pub(crate) async fn delete_claim(&self, claim: &NodeClaim) -> Result<()> {
+        let name = claim.name_any();
+        match self.claims().delete(&name, &DeleteParams::default()).await {
+            Err(error) if !is_not_found(&error) => {
+                Err(error).tried(|| format!("deleting NodeClaim {name}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether pools and claims with this NodeClass are ours to look after.

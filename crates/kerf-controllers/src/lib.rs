@@ -6,10 +6,14 @@
 mod context;
 mod controller;
 mod error;
+mod expiration;
+mod hydration;
 mod index;
 mod lifecycle;
 pub mod operator;
+mod pod_events;
 mod pool;
+mod provisioning;
 pub mod settings;
 mod termination;
 

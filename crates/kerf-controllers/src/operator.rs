@@ -23,9 +23,13 @@ use tracing::info;
 use crate::{
     context::Context,
     controller::Controllers,
+    expiration::Expiration,
+    hydration::Hydration,
     index::Index,
     lifecycle::Lifecycle,
+    pod_events::PodEvents,
     pool::Pools,
+    provisioning::{self, Batcher},
     settings::Settings,
     termination::{Termination, eviction::Evictions},
 };
@@ -62,7 +66,7 @@ pub async fn run(
     elected: impl Future<Output = ()> + Send,
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
-    let mut controllers = controllers();
+    let mut controllers = controllers(&operator.clock);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
     let context = Arc::new(Context {
@@ -93,13 +97,22 @@ pub async fn run(
 }
 
 /// Every controller there is.
-fn controllers() -> Controllers {
+fn controllers(clock: &Clock) -> Controllers {
     let mut controllers = Controllers::default();
     let evictions = Evictions::default();
     controllers.add(Pools);
     controllers.add(Lifecycle);
+    controllers.add(Hydration);
+    controllers.add(PodEvents::new(clock.clone()));
+    controllers.add(Expiration);
     controllers.add(Termination { evictions: evictions.clone() });
     controllers.add_task("eviction-queue", |context, stop| evictions.run(context, stop));
+    let batcher = Batcher::default();
+    controllers.on_change({
+        let batcher = batcher.clone();
+        move |change, _| provisioning::notice(&batcher, change)
+    });
+    controllers.add_task("provisioner", |context, stop| provisioning::run(context, batcher, stop));
     controllers
 }
 

@@ -5,6 +5,7 @@ use std::{num::NonZero, path::PathBuf, time::Duration};
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use kerf_model::MinValuesPolicy;
 use kerf_runtime::{Bucket, logging::Logging};
+pub use kerf_scheduler::PreferencePolicy;
 
 mod churn;
 mod gates;
@@ -96,14 +97,6 @@ impl Batching {
     pub fn nomination_window(&self) -> Duration {
         (self.max * 2).max(Duration::from_secs(10))
     }
-}
-
-/// What to make of preferred affinities, `ScheduleAnyway` spreads and `PreferNoSchedule` taints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PreferencePolicy {
-    /// Meet them if possible: required at first, given up one after the other.
-    Respect,
-    Ignore,
 }
 
 /// Thousandths of a CPU.

@@ -19,13 +19,13 @@ use kerf_runtime::{
     events::{Notice, Severity},
     patch,
 };
-use kube::{Api, ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use tracing::info;
 
 use crate::{
     context::Context,
     controller::Reconciler,
-    error::{Error, Result, Tried, is_not_found},
+    error::{Error, Result, Tried},
 };
 use eviction::Evictions;
 
@@ -69,7 +69,7 @@ impl Reconciler for Termination {
         if let Some(claim) = &claim
             && claim.metadata.deletion_timestamp.is_none()
         {
-            delete_claim(context, claim).await?;
+            context.delete_claim(claim).await?;
         }
         // The pods of a node whose instance is gone cannot be drained: nobody is there to end them.
         if !is_ready(&node) && instance_is_gone(context, provider_id).await? {
@@ -148,15 +148,6 @@ async fn write_status(
     }
 }
 
-async fn delete_claim(context: &Context, claim: &NodeClaim) -> Result<()> {
-    match context.claims().delete(&claim.name_any(), &DeleteParams::default()).await {
-        Err(error) if !is_not_found(&error) => {
-            Err(error).tried(|| format!("deleting NodeClaim {}", claim.name_any()))
-        }
-        _ => Ok(()),
-    }
-}
-
 async fn instance_is_gone(context: &Context, provider_id: &str) -> Result<bool> {
     match context.provider.get(provider_id).await {
         Ok(_) => Ok(false),
@@ -170,8 +161,7 @@ async fn instance_is_gone(context: &Context, provider_id: &str) -> Result<bool> 
 
 async fn keep_from_pods(context: &Context, node: &Node) -> Result<Node> {
     let changed = kept_from_pods(node);
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let written = patch::patch(&nodes, node, &changed, Lock::Optimistic)
+    let written = patch::patch(&context.nodes(), node, &changed, Lock::Optimistic)
         .await
         .tried(|| format!("tainting Node {}", node.name_any()))?;
     if let Some(written) = &written {
@@ -197,8 +187,7 @@ fn kept_from_pods(node: &Node) -> Node {
 async fn release(context: &Context, node: &Node) -> Result<Outcome> {
     let mut changed = node.clone();
     changed.finalizers_mut().retain(|finalizer| finalizer != TERMINATION_FINALIZER);
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    patch::patch(&nodes, node, &changed, Lock::Optimistic)
+    patch::patch(&context.nodes(), node, &changed, Lock::Optimistic)
         .await
         .tried(|| format!("removing the finalizer of Node {}", node.name_any()))?;
     info!(node = node.name_any(), "deleted node");

@@ -14,7 +14,7 @@ use kerf_runtime::{
     events::{Notice, Severity},
     patch,
 };
-use kube::{Api, ResourceExt, api::DeleteParams};
+use kube::{ResourceExt, api::DeleteParams};
 use tracing::info;
 
 use crate::{
@@ -51,12 +51,11 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
 async fn nodes_are_left(context: &Context, claim: &NodeClaim) -> Result<bool> {
     let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
     let left: Vec<Arc<Node>> = context.index.read().nodes_of(provider_id).cloned().collect();
-    let nodes: Api<Node> = Api::all(context.client.clone());
     for node in &left {
         if node.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        match nodes.delete(&node.name_any(), &DeleteParams::default()).await {
+        match context.nodes().delete(&node.name_any(), &DeleteParams::default()).await {
             Err(error) if !is_not_found(&error) => {
                 return Err(error).tried(|| format!("deleting Node {}", node.name_any()));
             }

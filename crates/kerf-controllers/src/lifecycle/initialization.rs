@@ -10,7 +10,7 @@ use kerf_api::{
 };
 use kerf_model::Quantity;
 use kerf_runtime::{Lock, patch};
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use tracing::info;
 
 use super::{Step, is_settled};
@@ -67,8 +67,7 @@ pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Resu
         Ok(node) => {
             let mut initialized = node.clone();
             initialized.labels_mut().insert(labels::INITIALIZED.into(), "true".into());
-            let nodes: Api<Node> = Api::all(context.client.clone());
-            if let Some(written) = patch::patch(&nodes, node, &initialized, Lock::None)
+            if let Some(written) = patch::patch(&context.nodes(), node, &initialized, Lock::None)
                 .await
                 .tried(|| format!("labelling Node {} as initialised", node.name_any()))?
             {

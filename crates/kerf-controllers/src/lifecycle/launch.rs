@@ -6,13 +6,13 @@ use kerf_api::{
 };
 use kerf_provider::{Launched, ProviderError};
 use kerf_runtime::events::{Notice, Severity};
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use tracing::{info, warn};
 
 use super::{Step, is_settled};
 use crate::{
     context::Context,
-    error::{Error, Result, Tried, is_not_found},
+    error::{Error, Result},
 };
 
 /// Error texts go into conditions and events, where pages of them help nobody.
@@ -59,14 +59,9 @@ pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<S
 
 /// Deletes a claim that cannot be launched as it stands; its pods are planned anew.
 async fn give_up(context: &Context, claim: &NodeClaim, error: &ProviderError) -> Result<Step> {
-    let name = claim.name_any();
-    warn!(claim = name, %error, "giving up nodeclaim");
-    match context.claims().delete(&name, &DeleteParams::default()).await {
-        Err(error) if !is_not_found(&error) => {
-            Err(error).tried(|| format!("deleting NodeClaim {name}"))
-        }
-        _ => Ok(Step::Deleted),
-    }
+    warn!(claim = claim.name_any(), %error, "giving up nodeclaim");
+    context.delete_claim(claim).await?;
+    Ok(Step::Deleted)
 }
 
 /// The claim's own labels win over the provider's, because pods were planned by them; for annotations the provider wins.

@@ -7,14 +7,11 @@ use kerf_api::{
     NodeClaim,
     conditions::{Conditioned, LAUNCHED, REGISTERED},
 };
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use tracing::warn;
 
 use super::Step;
-use crate::{
-    context::Context,
-    error::{Result, Tried, is_not_found},
-};
+use crate::{context::Context, error::Result};
 
 const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
 const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
@@ -35,14 +32,9 @@ pub(super) async fn check(context: &Context, claim: &NodeClaim) -> Result<Step> 
         Life::NotLaunched => "launch_timeout",
         Life::NotRegistered => "registration_timeout",
     };
-    let name = claim.name_any();
-    warn!(claim = name, reason, "giving up nodeclaim");
-    match context.claims().delete(&name, &DeleteParams::default()).await {
-        Err(error) if !is_not_found(&error) => {
-            Err(error).tried(|| format!("deleting NodeClaim {name}"))
-        }
-        _ => Ok(Step::Deleted),
-    }
+    warn!(claim = claim.name_any(), reason, "giving up nodeclaim");
+    context.delete_claim(claim).await?;
+    Ok(Step::Deleted)
 }
 
 fn life(claim: &NodeClaim, now: Timestamp) -> Life {

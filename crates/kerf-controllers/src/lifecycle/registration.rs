@@ -15,7 +15,7 @@ use kerf_runtime::{
     events::{Notice, Severity},
     patch,
 };
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use tracing::info;
 
 use super::{Step, is_settled};
@@ -50,10 +50,10 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
         let reason = "UnregisteredTaintMissing";
         context.recorder.record(Notice::about(claim, Severity::Warning, reason, message.into()));
     }
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    if let Some(written) = patch::patch(&nodes, &node, &registered(&node, claim), Lock::Optimistic)
-        .await
-        .tried(|| format!("registering Node {}", node.name_any()))?
+    if let Some(written) =
+        patch::patch(&context.nodes(), &node, &registered(&node, claim), Lock::Optimistic)
+            .await
+            .tried(|| format!("registering Node {}", node.name_any()))?
     {
         context.index.anticipate(written);
     }

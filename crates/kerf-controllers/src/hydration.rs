@@ -1,0 +1,62 @@
+//! Claims and nodes carry the name of their NodeClass as a label; those from before that rule get it here.
+
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::NodeClaim;
+use kerf_cluster::{Change, Cluster};
+use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kube::ResourceExt;
+
+use crate::{
+    context::Context,
+    controller::Reconciler,
+    error::{Result, Tried},
+};
+
+pub(crate) struct Hydration;
+
+impl Reconciler for Hydration {
+    const WORKERS: Workers = Workers::new("nodeclaim.hydration", 1000);
+
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        match change {
+            Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
+            Change::Node(delta) => {
+                let node = delta.after.as_ref().and_then(|node| node.spec.as_ref());
+                let provider_id = node.and_then(|spec| spec.provider_id.as_deref());
+                if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
+                    queue.add(claim.name_any());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
+        let (key, value) = node_class_label(&claim);
+        if claim.labels().get(&key) != Some(&value) {
+            let mut changed = NodeClaim::clone(&claim);
+            changed.labels_mut().insert(key.clone(), value.clone());
+            patch::patch(&context.claims(), &claim, &changed, Lock::None)
+                .await
+                .tried(|| format!("labelling NodeClaim {name}"))?;
+        }
+        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let Ok(node) = context.index.read().node_of(provider_id).cloned() else {
+            return Ok(Outcome::Done);
+        };
+        if node.labels().get(&key) != Some(&value) {
+            let mut changed = Node::clone(&node);
+            changed.labels_mut().insert(key, value);
+            patch::patch(&context.nodes(), &node, &changed, Lock::None)
+                .await
+                .tried(|| format!("labelling Node {}", node.name_any()))?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn node_class_label(claim: &NodeClaim) -> (String, String) {
+    let class = &claim.spec.node_class_ref;
+    (format!("{}/{}", class.group, class.kind.to_lowercase()), class.name.clone())
+}

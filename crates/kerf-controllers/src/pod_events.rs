@@ -1,0 +1,198 @@
+//! When a pod last came to a node or left it: `consolidateAfter` counts from there.
+//!
+//! The time is read off the pods, not off the moment their events arrive. So an operator that starts anew and sees every
+//! pod for the first time does not set the clocks of all nodes back, and events that come late count from when they happened.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+use kerf_api::NodeClaim;
+use kerf_cluster::{Change, Cluster, pods};
+use kerf_runtime::{Clock, Lock, Outcome, Queue, Workers, patch};
+use kube::ResourceExt;
+
+use crate::{
+    context::Context,
+    controller::Reconciler,
+    error::{Result, Tried},
+};
+
+/// A rollout is a burst of events; one write in this time is enough. Shorter than the 15 s after which a disruption is
+/// validated again, so that no event slips through that.
+const AT_MOST_EVERY: Duration = Duration::from_secs(10);
+
+pub(crate) struct PodEvents {
+    pub(crate) clock: Clock,
+    /// Pods that vanished without a grace period leave no object behind that could tell the time.
+    vanished: Mutex<BTreeMap<String, Timestamp>>,
+}
+
+impl PodEvents {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, vanished: Mutex::default() }
+    }
+}
+
+impl Reconciler for PodEvents {
+    const WORKERS: Workers = Workers::new("nodeclaim.podevents", 10);
+
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        let Change::Pod(delta) = change else { return };
+        let Some(pod) = delta.either().filter(|pod| !pods::is_owned_by_daemon_set(pod)) else {
+            return;
+        };
+        let Some(claim) = claim_of(cluster, pod) else { return };
+        if delta.after.is_none() && pods::is_active(pod) {
+            let mut vanished = self.vanished.lock().unwrap_or_else(PoisonError::into_inner);
+            vanished.insert(claim.clone(), self.clock.now());
+        }
+        queue.add(claim);
+    }
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let vanished =
+            self.vanished.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        let Some(claim) = context.managed_claim(name) else {
+            self.vanished.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+            return Ok(Outcome::Done);
+        };
+        let seen = {
+            let cluster = context.index.read();
+            let node = claim.status.as_ref().map_or("", |status| &status.node_name);
+            let on_node = cluster.pods_on(node).filter(|pod| !pods::is_owned_by_daemon_set(pod));
+            on_node.filter_map(|pod| last_event(pod)).chain(vanished).max()
+        };
+        let stored = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref());
+        let stored = stored.map(|time| time.0);
+        let time = match next(stored, seen, context.now()) {
+            Next::Nothing => return Ok(Outcome::Done),
+            Next::Later(rest) => return Ok(Outcome::After(rest)),
+            Next::Write(time) => time,
+        };
+        let mut changed = NodeClaim::clone(&claim);
+        changed.status.get_or_insert_default().last_pod_event_time = Some(Time(time));
+        let written = patch::patch_status(&context.claims(), &claim, &changed, Lock::None)
+            .await
+            .tried(|| format!("noting the last pod event of NodeClaim {name}"))?;
+        if let Some(written) = written {
+            context.index.anticipate(written);
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    Later(Duration),
+    Write(Timestamp),
+}
+
+/// What to do with an event seen at one time when the claim says another.
+fn next(stored: Option<Timestamp>, seen: Option<Timestamp>, now: Timestamp) -> Next {
+    // The API keeps whole seconds.
+    let Some(seen) = seen.map(|seen| Timestamp::from_second(seen.as_second()).unwrap_or(seen))
+    else {
+        return Next::Nothing;
+    };
+    let Some(stored) = stored else { return Next::Write(seen) };
+    if seen <= stored {
+        return Next::Nothing;
+    }
+    let passed = Duration::try_from(now.duration_since(stored)).unwrap_or_default();
+    match AT_MOST_EVERY.checked_sub(passed) {
+        Some(rest) if !rest.is_zero() => Next::Later(rest),
+        _ => Next::Write(seen),
+    }
+}
+
+/// When the pod last came, ended, or began to leave.
+fn last_event(pod: &Pod) -> Option<Timestamp> {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let bound = conditions
+        .into_iter()
+        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
+        .find_map(|condition| condition.last_transition_time.as_ref())
+        // Pods bound by their author have no such condition; they are on their node from the start.
+        .or(pod.metadata.creation_timestamp.as_ref())
+        .map(|time| time.0);
+    let ended = pods::is_terminal(pod).then(|| finished(pod)).flatten();
+    // `deletionTimestamp` is when the grace period ends, not when it began.
+    let leaving = pod.metadata.deletion_timestamp.as_ref().and_then(|deleted| {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        deleted.0.checked_sub(SignedDuration::from_secs(grace)).ok()
+    });
+    [bound, ended, leaving].into_iter().flatten().max()
+}
+
+fn finished(pod: &Pod) -> Option<Timestamp> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?.iter();
+    let ended = containers.filter_map(|container| {
+        container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()
+    });
+    ended.map(|time| time.0).max()
+}
+
+fn claim_of(cluster: &Cluster, pod: &Pod) -> Option<String> {
+    let node = cluster.nodes().named(pods::node_name(pod)?)?;
+    let provider_id = node.spec.as_ref()?.provider_id.as_deref()?;
+    cluster.claim_of(provider_id).ok().map(|claim| claim.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn at(time: &str) -> Timestamp {
+        format!("2026-01-01T{time}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn the_time_of_an_event_is_read_off_the_pod() {
+        let pod = |changes: Value| -> Pod { serde_json::from_value(changes).unwrap() };
+        let created = json!({"creationTimestamp": "2026-01-01T00:00:00Z"});
+        let bound = json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}]});
+        let ended = json!({
+            "phase": "Succeeded", "conditions": bound["conditions"],
+            "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:05:00Z"}}}],
+        });
+        let leaving = json!({
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-01T00:10:30Z", "deletionGracePeriodSeconds": 30,
+        });
+        let cases = [
+            (json!({"metadata": created}), "00:00:00"),
+            (json!({"metadata": created, "status": bound}), "00:01:00"),
+            (json!({"metadata": created, "status": ended}), "00:05:00"),
+            (json!({"metadata": leaving, "status": bound}), "00:10:00"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(last_event(&pod(value.clone())), Some(at(expected)), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_stored_time_only_moves_forward_and_not_too_often() {
+        let cases = [
+            (None, None, Next::Nothing),
+            (None, Some("00:00:00"), Next::Write(at("00:00:00"))),
+            // A restart sees every pod again, and nothing is news.
+            (Some("00:00:30"), Some("00:00:20"), Next::Nothing),
+            (Some("00:00:30"), Some("00:00:30"), Next::Nothing),
+            (Some("00:00:30"), Some("00:00:40"), Next::Write(at("00:00:40"))),
+            (Some("00:00:55"), Some("00:00:57"), Next::Later(Duration::from_secs(5))),
+        ];
+        let now = at("00:01:00");
+        for (stored, seen, expected) in cases {
+            assert_eq!(next(stored.map(at), seen.map(at), now), expected, "{stored:?} {seen:?}");
+        }
+    }
+}

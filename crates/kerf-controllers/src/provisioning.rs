@@ -1,0 +1,157 @@
+//! From pending pods to NodeClaims.
+
+mod batcher;
+mod claims;
+mod snapshot;
+
+use std::{sync::Arc, time::Duration};
+
+use kerf_api::{NodeClaim, NodePool, taints};
+use kerf_cluster::{Change, pods};
+use kerf_runtime::events::{Notice, Severity};
+use kerf_scheduler::{Plan, PlannedClaim};
+use kube::{ResourceExt, api::PostParams};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info};
+
+use crate::{
+    context::Context,
+    error::{Result, Tried},
+};
+
+pub(crate) use batcher::Batcher;
+
+/// Pods that found no place are tried again this often: prices, limits and instance types change without an event.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Opens a batch when a pod wants a node or a node is about to lose its pods.
+pub(crate) fn notice(batcher: &Batcher, change: &Change) {
+    match change {
+        Change::Pod(delta) => {
+            if let Some(pod) = &delta.after
+                && pods::is_provisionable(pod)
+            {
+                batcher.trigger(pod.uid().unwrap_or_default());
+            }
+        }
+        Change::Node(delta) => {
+            if let Some(node) = &delta.after
+                && let Some(on_node) = node.spec.as_ref().and_then(|spec| spec.taints.as_ref())
+                && on_node.iter().any(|taint| taints::same(taint, &taints::disrupted()))
+            {
+                batcher.trigger(node.uid().unwrap_or_default());
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
+    let batching = context.settings.batching;
+    let mut left_over = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = batcher.batch(batching.idle, batching.max) => {}
+            () = tokio::time::sleep(TRY_AGAIN), if left_over => {}
+        }
+        // A batch that meets an unsynced index waits for it; it is never dropped.
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = launched(&context) => {}
+        }
+        left_over = match provision(&context).await {
+            Ok(left_over) => left_over,
+            Err(error) => {
+                error!(controller = "provisioner", %error, "provisioning failed");
+                true
+            }
+        };
+    }
+}
+
+/// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice.
+async fn launched(context: &Context) {
+    let mut poll = tokio::time::interval(Duration::from_millis(100));
+    while context.index.read().claims().values().any(|claim| is_unlaunched(context, claim)) {
+        poll.tick().await;
+    }
+}
+
+fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
+    context.manages(&claim.spec.node_class_ref)
+        && claim.metadata.deletion_timestamp.is_none()
+        && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
+}
+
+/// Plans once for all pods that need a place and launches what is missing. Whether pods were left without a place.
+async fn provision(context: &Context) -> Result<bool> {
+    let Some(snapshot) = snapshot::take(context).await? else { return Ok(false) };
+    let plan = kerf_scheduler::schedule(&snapshot, &snapshot::options(context));
+    publish(context, &plan);
+    let mut failed = false;
+    for planned in &plan.claims {
+        let pool = context.index.read().pools().named(&planned.pool.name).cloned();
+        let Some(pool) = pool else { continue };
+        // One claim that cannot be created does not keep the others from it.
+        if let Err(error) = create(context, &pool, planned).await {
+            error!(controller = "provisioner", pool = planned.pool.name, %error, "claim was not created");
+            failed = true;
+        }
+    }
+    Ok(failed || !plan.failures.is_empty())
+}
+
+async fn create(context: &Context, pool: &NodePool, planned: &PlannedClaim) -> Result<()> {
+    let known = snapshot::known_labels(context);
+    let claim = claims::build(pool, planned, &known, context.provider.label_rules());
+    let created = context
+        .claims()
+        .create(&PostParams::default(), &claim)
+        .await
+        .tried(|| format!("creating a NodeClaim of NodePool {}", planned.pool.name))?;
+    let name = created.name_any();
+    info!(claim = name, pool = planned.pool.name, pods = planned.pods.len(), "created nodeclaim");
+    context.index.anticipate(created);
+    for pod in &planned.pods {
+        nominate(context, pod, &format!("nodeclaim/{name}"));
+    }
+    Ok(())
+}
+
+fn publish(context: &Context, plan: &Plan) {
+    for placement in &plan.placements {
+        let node = &placement.node;
+        let target = match (&node.claim, node.exists) {
+            (Some(claim), true) => format!("nodeclaim/{claim}, node/{}", node.name),
+            (Some(claim), false) => format!("nodeclaim/{claim}"),
+            (None, _) => format!("node/{}", node.name),
+        };
+        for pod in &placement.pods {
+            nominate(context, pod, &target);
+        }
+    }
+    for failure in &plan.failures {
+        let Some(pod) = pod_object(context, &failure.pod) else { continue };
+        debug!(pod = failure.pod.key(), reason = %failure.refusal, "pod has no place");
+        let message = format!("Failed to schedule pod, {}", failure.refusal);
+        let notice = Notice::about(&*pod, Severity::Warning, "FailedScheduling", message);
+        context.recorder.record(notice.repeat_after(Duration::from_mins(5)));
+    }
+}
+
+fn nominate(context: &Context, pod: &kerf_model::Pod, target: &str) {
+    let Some(pod) = pod_object(context, pod) else { return };
+    let message = format!("Pod should schedule on: {target}");
+    context.recorder.record(Notice::about(&*pod, Severity::Normal, "Nominated", message));
+}
+
+fn pod_object(
+    context: &Context,
+    pod: &kerf_model::Pod,
+) -> Option<Arc<k8s_openapi::api::core::v1::Pod>> {
+    let key = kerf_cluster::Key::namespaced(&pod.namespace, &pod.name);
+    context.index.read().pods().get(&key).cloned()
+}

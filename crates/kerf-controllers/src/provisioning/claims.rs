@@ -1,0 +1,222 @@
+//! From a planned claim to the NodeClaim object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kerf_api::{
+    NodeClaim, NodeClaimSpec, NodePool, NodeSelectorRequirement, Operator, ResourceRequirements,
+    annotations,
+    hash::HASH_VERSION,
+    labels::{self, LabelRules},
+};
+use kerf_model::{Expression, KnownLabels, Requirement, Requirements};
+use kerf_scheduler::PlannedClaim;
+use kube::{Resource, ResourceExt, api::ObjectMeta};
+
+/// Requirements that only steer the simulation; a NodeClaim never carries them.
+const ONLY_FOR_PLANNING: [&str; 3] = [labels::HOSTNAME, labels::REGISTERED, labels::INITIALIZED];
+
+/// The object to create for a planned claim of this pool.
+pub(super) fn build(
+    pool: &NodePool,
+    planned: &PlannedClaim,
+    known: &KnownLabels,
+    rules: &LabelRules,
+) -> NodeClaim {
+    let template = &pool.spec.template.spec;
+    let requirements = requirements(planned, known);
+    let metadata = ObjectMeta {
+        generate_name: Some(format!("{}-", pool.name_any())),
+        labels: Some(claim_labels(planned, &requirements, rules)),
+        annotations: Some(claim_annotations(pool, planned)),
+        owner_references: pool.controller_owner_ref(&()).map(|owner| {
+            let block_owner_deletion = Some(true);
+            vec![OwnerReference { controller: None, block_owner_deletion, ..owner }]
+        }),
+        ..ObjectMeta::default()
+    };
+    let spec = NodeClaimSpec {
+        taints: template.taints.clone(),
+        startup_taints: template.startup_taints.clone(),
+        requirements: requirements.iter().flat_map(Requirement::expressions).map(api).collect(),
+        resources: ResourceRequirements { requests: planned.requests.to_api() },
+        node_class_ref: template.node_class_ref.clone(),
+        termination_grace_period: template.termination_grace_period.clone(),
+        expire_after: template.expire_after.clone(),
+    };
+    NodeClaim { metadata, spec, status: None }
+}
+
+/// What the plan asks for, narrowed to the instance types that are left and to what can be bought of them.
+fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requirements {
+    let mut requirements = planned.requirements.clone();
+    for key in ONLY_FOR_PLANNING {
+        requirements.remove(key);
+    }
+    let names = planned.instance_types.iter().map(|instance_type| instance_type.name());
+    requirements.add(Requirement::is_in(labels::INSTANCE_TYPE, names));
+    let offered: BTreeSet<&str> = planned
+        .instance_types
+        .iter()
+        .flat_map(|instance_type| instance_type.available_offerings())
+        .filter(|offering| offering.serves(&requirements, known))
+        .filter_map(|offering| offering.capacity_type())
+        .collect();
+    if !offered.is_empty() {
+        requirements.add(Requirement::is_in(labels::CAPACITY_TYPE, offered));
+    }
+    requirements
+}
+
+/// The labels of the pool, and one value for each label of the user's own that the plan leaves open: nodes must
+/// carry a value for pods to match, and no provider knows these labels.
+fn claim_labels(
+    planned: &PlannedClaim,
+    requirements: &Requirements,
+    rules: &LabelRules,
+) -> BTreeMap<String, String> {
+    let mut claim_labels = planned.pool.labels.clone();
+    claim_labels.insert(labels::NODE_POOL.into(), planned.pool.name.clone());
+    for requirement in requirements.iter() {
+        let key = requirement.key();
+        if rules.is_well_known(key) || rules.check(key).is_err() || claim_labels.contains_key(key) {
+            continue;
+        }
+        if let Some(value) = requirement.any() {
+            claim_labels.insert(key.to_owned(), value);
+        }
+    }
+    claim_labels
+}
+
+fn claim_annotations(pool: &NodePool, planned: &PlannedClaim) -> BTreeMap<String, String> {
+    let mut all = pool.spec.template.metadata.annotations.clone().unwrap_or_default();
+    all.insert(annotations::NODE_POOL_HASH.into(), pool.hash());
+    all.insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
+    let relaxed = planned.min_values_relaxed.to_string();
+    all.insert(annotations::MIN_VALUES_RELAXED.into(), relaxed);
+    all
+}
+
+fn api(expression: Expression) -> NodeSelectorRequirement {
+    let operator = match expression.operator {
+        kerf_model::Operator::In => Operator::In,
+        kerf_model::Operator::NotIn => Operator::NotIn,
+        kerf_model::Operator::Exists => Operator::Exists,
+        kerf_model::Operator::DoesNotExist => Operator::DoesNotExist,
+        kerf_model::Operator::Gt => Operator::Gt,
+        kerf_model::Operator::Lt => Operator::Lt,
+        kerf_model::Operator::Gte => Operator::Gte,
+        kerf_model::Operator::Lte => Operator::Lte,
+    };
+    NodeSelectorRequirement {
+        key: expression.key,
+        operator,
+        values: expression.values,
+        min_values: expression.min_values,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use kerf_model::{InstanceType, Offering, Pool, Price};
+    use serde_json::json;
+
+    fn pool() -> NodePool {
+        serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "default", "uid": "u"},
+            "spec": {"template": {
+                "metadata": {"annotations": {"a": "b"}},
+                "spec": {
+                    "requirements": [], "expireAfter": "48h", "terminationGracePeriod": "5m",
+                    "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "x"},
+                    "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
+                },
+            }},
+        }))
+        .unwrap()
+    }
+
+    fn planned() -> PlannedClaim {
+        let offering = |capacity_type: &str, available| Offering {
+            requirements: Requirements::new([
+                Requirement::is_in(labels::CAPACITY_TYPE, [capacity_type]),
+                Requirement::is_in(labels::ZONE, ["a"]),
+            ]),
+            available,
+            ..Offering::default()
+        };
+        let instance_type = |name: &str| {
+            let offerings = vec![offering("spot", false), offering("on-demand", true)];
+            let overhead = kerf_model::Overhead::default();
+            let nothing = kerf_model::Resources::new();
+            Arc::new(InstanceType::new(name, Requirements::default(), offerings, nothing, overhead))
+        };
+        PlannedClaim {
+            pool: Arc::new(Pool {
+                name: "default".into(),
+                labels: [("team".to_owned(), "x".to_owned())].into(),
+                ..Pool::default()
+            }),
+            pods: Vec::new(),
+            instance_types: vec![instance_type("small"), instance_type("large")],
+            requirements: Requirements::new([
+                Requirement::is_in(labels::HOSTNAME, ["h"]),
+                Requirement::is_in(labels::INITIALIZED, ["true"]),
+                Requirement::is_in("tier", ["gold", "silver"]),
+                Requirement::is_in(labels::ZONE, ["a", "b"]),
+            ]),
+            requests: kerf_model::Resources::new(),
+            price: Price::ZERO,
+            min_values_relaxed: false,
+        }
+    }
+
+    fn built() -> NodeClaim {
+        let rules = LabelRules::default();
+        build(&pool(), &planned(), &KnownLabels::default(), &rules)
+    }
+
+    #[test]
+    fn requirements_are_narrowed_to_what_can_be_bought_and_freed_of_what_only_planning_needs() {
+        let text: Vec<_> = built()
+            .spec
+            .requirements
+            .iter()
+            .map(|one| format!("{} {} {}", one.key, one.operator.as_str(), one.values.join(",")))
+            .collect();
+        assert_eq!(
+            text,
+            [
+                "karpenter.sh/capacity-type In on-demand",
+                "node.kubernetes.io/instance-type In large,small",
+                "tier In gold,silver",
+                "topology.kubernetes.io/zone In a,b",
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_hold_one_value_for_each_label_of_the_users_own() {
+        let claim = built();
+        assert_eq!(claim.labels()["team"], "x");
+        assert_eq!(claim.labels()["tier"], "gold");
+        assert_eq!(claim.labels()[labels::NODE_POOL], "default");
+        assert!(!claim.labels().contains_key(labels::ZONE), "the provider chooses the zone");
+    }
+
+    #[test]
+    fn the_rest_comes_from_the_pool() {
+        let claim = built();
+        assert_eq!(claim.metadata.generate_name.as_deref(), Some("default-"));
+        assert_eq!(claim.owner_references()[0].uid, "u");
+        assert_eq!(claim.annotations()["a"], "b");
+        assert_eq!(claim.annotations()[annotations::NODE_POOL_HASH], pool().hash());
+        assert_eq!(claim.spec.expire_after.as_str(), "48h");
+        assert_eq!(claim.spec.startup_taints.unwrap()[0].key, "cni");
+    }
+}

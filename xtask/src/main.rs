@@ -2,7 +2,9 @@
 
 mod cargo;
 mod control_plane;
+mod generate;
 mod test;
+mod try_out;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,14 @@ enum Command {
     ControlPlane(control_plane::Command),
     /// Check everything: format, lints, unit tests, tests against a real control plane
     Test,
+    /// See the operator at work on a real control plane; nothing is left afterwards
+    Try,
+    /// Write the generated files anew: the custom resource definitions of the chart
+    Generate {
+        /// Only say whether they are stale
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -29,6 +39,8 @@ async fn main() -> ExitCode {
     let result = match Xtask::parse().command {
         Command::ControlPlane(command) => control_plane::run(command).await,
         Command::Test => return test::run(),
+        Command::Try => try_out::run().await,
+        Command::Generate { check } => generate::run(check),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! `cargo xtask test`
 
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
 use std::process::{ExitCode, Stdio};
@@ -9,7 +10,7 @@ use std::time::Instant;
 
 use kerf_control_plane::{BinariesError, GoError};
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, workspace};
 use crate::control_plane;
 
 pub(crate) fn run() -> ExitCode {
@@ -69,15 +70,19 @@ fn check(arguments: &[&str]) -> Tally {
 }
 
 fn control_plane_tests() -> Tally {
-    const PACKAGE: [&str; 2] = ["--package", "kerf-e2e"];
+    let selection = match control_plane_selection() {
+        Ok(selection) => selection,
+        Err(error) => return broken(&error.to_string()),
+    };
+    let selection: Vec<_> = selection.iter().map(String::as_str).collect();
     match control_plane::binaries() {
         Ok(_) => {
             // Each test may run a cluster of its own, of half a gigabyte.
             let threads = thread::available_parallelism().map_or(2, usize::from).min(4).to_string();
-            tests(&PACKAGE, &["--test-threads", &threads])
+            tests(&selection, &["--test-threads", &threads])
         }
         Err(BinariesError::Build(GoError::NotInstalled(_))) => {
-            let skipped = count(&PACKAGE);
+            let skipped = count(&selection);
             eprintln!(
                 "!!! SKIPPED: {skipped} tests against a real control plane, because there is no Go to \
                  build one with.\n\
@@ -89,6 +94,19 @@ fn control_plane_tests() -> Tally {
         }
         Err(error) => broken(&format!("{:#}", anyhow::Error::from(error))),
     }
+}
+
+/// The test programs of kerf-e2e, selected from the whole workspace: `--package kerf-e2e` would switch
+/// off features that other crates ask of shared dependencies, and compile most of those once more.
+fn control_plane_selection() -> std::io::Result<Vec<String>> {
+    let mut selection = vec!["--workspace".to_owned()];
+    for entry in fs::read_dir(workspace().join("crates/kerf-e2e/tests"))? {
+        let path = entry?.path();
+        if let (Some(stem), true) = (path.file_stem(), path.is_file()) {
+            selection.extend(["--test".to_owned(), stem.to_string_lossy().into_owned()]);
+        }
+    }
+    Ok(selection)
 }
 
 /// Runs tests and counts them by what libtest says at the end of each test program.

@@ -182,6 +182,15 @@ impl ControlPlane {
         self.layout.ports.port(index)
     }
 
+    /// A command for a program that works on this cluster: `KUBECONFIG` says where it is, and the
+    /// process ends with the cluster at the latest, even if we are killed.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("KUBECONFIG", self.kubeconfig_path());
+        self.guard.enlist(&mut command);
+        command
+    }
+
     /// Runs kubectl against this cluster to its end.
     pub async fn kubectl<S: AsRef<OsStr>>(&self, arguments: &[S]) -> io::Result<Output> {
         self.kubectl_with_input(arguments, "").await

@@ -74,12 +74,16 @@ impl Guard {
         Ok(Self { dir: dir.to_owned(), anchor, watcher, lifeline, components: Vec::new() })
     }
 
-    /// Starts a component in the guarded group. A component that is being started while the owner is
-    /// killed finds the group gone, and never runs.
+    /// Makes the process that `command` will start a member of the guarded group. One that is being
+    /// started while the owner is killed finds the group gone, and never runs.
+    pub(crate) fn enlist(&self, command: &mut Command) {
+        let group = i32::try_from(self.anchor.id()).expect("Linux has no pids above 4194304");
+        command.process_group(group).stdin(Stdio::null());
+    }
+
     pub(crate) fn spawn(&mut self, command: &mut Command) -> io::Result<usize> {
-        let group = i32::try_from(self.anchor.id()).map_err(io::Error::other)?;
-        let child = command.process_group(group).stdin(Stdio::null()).spawn()?;
-        self.components.push(child);
+        self.enlist(command);
+        self.components.push(command.spawn()?);
         Ok(self.components.len() - 1)
     }
 

@@ -1,0 +1,82 @@
+//! What daemon sets take from every node.
+
+use kerf_model::labels::Labels;
+use kerf_model::pod::HostPort;
+use kerf_model::taint::{Toleration, tolerates_all};
+use kerf_model::{Pod, Requirements, Snapshot, Taint, Undefined};
+
+use crate::algebra::{Algebra, SetId, Wish};
+use crate::lanes::{LaneTable, Lanes};
+
+/// A daemon as it would run on some node.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    tolerations: Vec<Toleration>,
+    /// Any of these will do. Judged one by one and never changed, so that the answer for one node
+    /// does not depend on which was asked about before.
+    terms: Vec<(Requirements, Wish)>,
+    pub(crate) requests: Lanes,
+    pub(crate) ports: Vec<HostPort>,
+}
+
+pub(crate) fn daemons(
+    snapshot: &Snapshot,
+    lanes: &LaneTable,
+    algebra: &mut Algebra,
+) -> Vec<Daemon> {
+    let usable = snapshot.daemons.iter().filter(|pod| !pod.claims_devices);
+    usable.map(|pod| Daemon::new(pod, lanes, algebra)).collect()
+}
+
+impl Daemon {
+    fn new(pod: &Pod, lanes: &LaneTable, algebra: &mut Algebra) -> Self {
+        let constraints = &pod.constraints;
+        let selector = &constraints.node_selector;
+        let terms: Vec<_> = if constraints.required_terms.is_empty() {
+            vec![selector.clone()]
+        } else {
+            constraints.required_terms.iter().map(|term| selector.merged(term)).collect()
+        };
+        Self {
+            tolerations: constraints.tolerations.clone(),
+            terms: terms
+                .into_iter()
+                .map(|term| {
+                    let wish = algebra.wish(&term);
+                    (term, wish)
+                })
+                .collect(),
+            requests: lanes.request(&pod.requests),
+            ports: constraints.host_ports.clone(),
+        }
+    }
+
+    /// Whether it will run on a new node of this template and type. Start-up taints are gone by then, and
+    /// taints that only ask to be avoided do not stop a daemon.
+    pub(crate) fn runs_on_new(
+        &self,
+        taints: &[Taint],
+        template: SetId,
+        instance_type: SetId,
+        algebra: &mut Algebra,
+    ) -> bool {
+        let soft = Toleration::prefer_no_schedule();
+        let tolerated = taints.iter().all(|taint| {
+            soft.tolerates(taint) || tolerates_all(std::slice::from_ref(taint), &self.tolerations)
+        });
+        tolerated
+            && self.terms.iter().any(|(_, wish)| {
+                wish.allows_new_host()
+                    && algebra.merge(template, wish.set).is_some()
+                    && algebra.intersects(instance_type, wish.set)
+            })
+    }
+
+    pub(crate) fn runs_on_node(&self, taints: &[Taint], labels: &Labels) -> bool {
+        let node = || Requirements::from_labels(labels);
+        tolerates_all(taints, &self.tolerations)
+            && self.terms.iter().any(|(term, _)| {
+                term.is_empty() || node().compatible(term, Undefined::Refused).is_ok()
+            })
+    }
+}

@@ -1,0 +1,305 @@
+//! Whether a claim, open or new, takes a pod.
+
+use kerf_model::labels::CAPACITY_TYPE;
+use kerf_model::{MinValuesPolicy, Requirement};
+
+use super::{Engine, Spot};
+use crate::algebra::{Key, SetId};
+use crate::attempt::{Attempt, HostRule, Pick};
+use crate::bits::Bits;
+use crate::claims::Claim;
+use crate::class::ClassId;
+use crate::lanes;
+use crate::options::ReservedMode;
+use crate::template::conflict;
+
+/// What the claim becomes with the pod; the rows that are left are in the scratch buffer.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    set: SetId,
+    reservations: Vec<u32>,
+    min_values_relaxed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rejected {
+    /// It will never take a pod of this class in this run.
+    pub(crate) is_final: bool,
+    pub(crate) waits_for_reservation: bool,
+}
+
+const FOR_GOOD: Rejected = Rejected { is_final: true, waits_for_reservation: false };
+const FOR_NOW: Rejected = Rejected { is_final: false, waits_for_reservation: false };
+
+/// What is the same for all ways to narrow one candidate.
+#[derive(Clone, Copy)]
+struct Candidate {
+    template: usize,
+    /// The claim that it already is.
+    claim: Option<usize>,
+    may_relax_min_values: bool,
+}
+
+impl Engine<'_> {
+    pub(crate) fn evaluate_claim(
+        &mut self,
+        attempt: &Attempt,
+        index: usize,
+    ) -> Result<Accepted, Rejected> {
+        let host = self.host_of_claim(index);
+        for check in &attempt.hosts {
+            if !check.rule.accepts(self.topology.groups[check.group.index()].count(host)) {
+                let counts_only_grow = matches!(check.rule, HostRule::AtMost(_));
+                return Err(if counts_only_grow { FOR_GOOD } else { FOR_NOW });
+            }
+        }
+        let claim = &self.claims.claims[index];
+        if conflict(&claim.ports, attempt.spec.ports()) {
+            return Err(FOR_GOOD);
+        }
+        let set = claim.set;
+        let mut total = claim.requests.clone();
+        lanes::add(&mut total, &attempt.spec.key.requests);
+        self.scratch.base.copy_from(&claim.rows);
+        let candidate =
+            Candidate { template: claim.template, claim: Some(index), may_relax_min_values: false };
+        self.evaluate(attempt, candidate, set, &total)
+    }
+
+    pub(crate) fn evaluate_template(
+        &mut self,
+        attempt: &Attempt,
+        template: usize,
+    ) -> Result<Accepted, Rejected> {
+        if !attempt.hosts.iter().all(|check| check.rule.accepts(0)) {
+            return Err(FOR_NOW);
+        }
+        let allowed = self.limits[template].allowed(&self.templates[template]);
+        self.scratch.base.copy_from(allowed);
+        let candidate = Candidate {
+            template,
+            claim: None,
+            may_relax_min_values: self.options.min_values == MinValuesPolicy::BestEffort,
+        };
+        let set = self.templates[template].set;
+        self.evaluate(attempt, candidate, set, &attempt.spec.key.requests)
+    }
+
+    /// Starts from the rows in the scratch buffer's base.
+    fn evaluate(
+        &mut self,
+        attempt: &Attempt,
+        candidate: Candidate,
+        set: SetId,
+        total: &[i64],
+    ) -> Result<Accepted, Rejected> {
+        let spec = &attempt.spec;
+        let template = &mut self.templates[candidate.template];
+        template.keep_fitting(&mut self.scratch.base, total);
+        if !spec.ports().is_empty() {
+            template.keep_free_ports(&mut self.scratch.base, spec.ports());
+        }
+        if self.scratch.base.is_empty() || !spec.wish.allows_new_host() {
+            return Err(FOR_GOOD);
+        }
+        let Some(wished) = self.algebra.merge(set, spec.wish.set) else { return Err(FOR_GOOD) };
+        let serving = template.serving(wished, &mut self.algebra);
+        self.scratch.base.intersect_with(serving);
+        if self.scratch.base.is_empty()
+            || !self.tolerates(attempt.class, &self.templates[candidate.template].pool.taints)
+        {
+            return Err(FOR_GOOD);
+        }
+        let mut rejected = Rejected { is_final: attempt.refusals_are_final, ..FOR_NOW };
+        if spec.alternatives.is_empty() {
+            return self.narrow(attempt, 0, candidate, wished, &mut rejected).ok_or(rejected);
+        }
+        for alternative in &spec.alternatives {
+            if !alternative.allows_new_host() {
+                continue;
+            }
+            if let Some(set) = self.algebra.merge(wished, alternative.set)
+                && let Some(accepted) = self.narrow(attempt, 0, candidate, set, &mut rejected)
+            {
+                return Ok(accepted);
+            }
+        }
+        Err(rejected)
+    }
+
+    /// Applies the domain checks from `at` on, each choice in turn, until something is left to buy.
+    fn narrow(
+        &mut self,
+        attempt: &Attempt,
+        at: usize,
+        candidate: Candidate,
+        set: SetId,
+        rejected: &mut Rejected,
+    ) -> Option<Accepted> {
+        let Some(check) = attempt.domains.get(at) else {
+            return self.accept(candidate, set, rejected);
+        };
+        match &check.pick {
+            Pick::Empty { listing } => {
+                let set = self.algebra.merge(set, (*listing)?)?;
+                self.narrow(attempt, at + 1, candidate, set, rejected)
+            }
+            Pick::Any { listing, .. } => {
+                let set = self.algebra.merge(set, *listing)?;
+                self.narrow(attempt, at + 1, candidate, set, rejected)
+            }
+            Pick::First(domains) => domains.iter().find_map(|(_, pin)| {
+                let set = self.algebra.merge(set, *pin)?;
+                self.narrow(attempt, at + 1, candidate, set, rejected)
+            }),
+        }
+    }
+
+    fn accept(
+        &mut self,
+        candidate: Candidate,
+        set: SetId,
+        rejected: &mut Rejected,
+    ) -> Option<Accepted> {
+        self.scratch.rows.copy_from(&self.scratch.base);
+        let serving = self.templates[candidate.template].serving(set, &mut self.algebra);
+        self.scratch.rows.intersect_with(serving);
+        if self.scratch.rows.is_empty() {
+            return None;
+        }
+        let (set, min_values_relaxed) = self.with_enough_values(candidate, set)?;
+        let Some(reservations) = self.holdable_reservations(candidate, set) else {
+            *rejected = Rejected { is_final: false, waits_for_reservation: true };
+            return None;
+        };
+        Some(Accepted { set, reservations, min_values_relaxed })
+    }
+
+    /// The set itself when `minValues` holds; with lowered ones when that is allowed.
+    fn with_enough_values(&mut self, candidate: Candidate, set: SetId) -> Option<(SetId, bool)> {
+        if !self.algebra.has_min_values(set) {
+            return Some((set, false));
+        }
+        let rows = std::mem::take(&mut self.scratch.rows);
+        let short = self.short_of_values(candidate.template, set, &rows);
+        self.scratch.rows = rows;
+        if short.is_empty() {
+            return Some((set, false));
+        }
+        candidate.may_relax_min_values.then(|| {
+            let lowered = short.into_iter().fold(set, |set, (key, left)| {
+                let rule = self.algebra.get(set, key);
+                let mut requirement = rule.map_or_else(
+                    || Requirement::exists(self.algebra.key_name(key)),
+                    |rule| self.algebra.requirement(rule).clone(),
+                );
+                requirement.set_min_values(Some(left));
+                self.algebra.replaced(set, &requirement)
+            });
+            (lowered, true)
+        })
+    }
+
+    /// Keys for which these rows have fewer values than `minValues` asks for, with what they have.
+    pub(super) fn short_of_values(
+        &self,
+        template: usize,
+        set: SetId,
+        rows: &Bits,
+    ) -> Vec<(Key, u32)> {
+        let wanted =
+            self.algebra.entries(set).iter().filter_map(|(key, rule)| {
+                Some((*key, self.algebra.requirement(*rule).min_values()?))
+            });
+        wanted
+            .filter_map(|(key, least)| {
+                let left = self.templates[template].distinct_values(rows, key, &self.algebra);
+                (left < least).then_some((key, left))
+            })
+            .collect()
+    }
+
+    /// All reservations that the claim could use and may hold; `None` when the pod should rather wait.
+    fn holdable_reservations(&mut self, candidate: Candidate, set: SetId) -> Option<Vec<u32>> {
+        if self.options.reserved == ReservedMode::Off
+            || self.templates[candidate.template].reserved.is_empty()
+        {
+            return Some(Vec::new());
+        }
+        let held = candidate.claim.map_or(&[][..], |claim| &self.claims.claims[claim].reservations);
+        let mut usable = false;
+        let mut holdable = Vec::new();
+        for offering in &self.templates[candidate.template].reserved {
+            if !self.scratch.rows.contains(offering.row as usize)
+                || self.algebra.merge(set, offering.set).is_none()
+            {
+                continue;
+            }
+            usable = true;
+            if let Some(id) = self.reservations.id(&offering.id)
+                && self.reservations.can_hold(id, held)
+                && !holdable.contains(&id)
+            {
+                holdable.push(id);
+            }
+        }
+        let lost = holdable.is_empty() && (usable || !held.is_empty());
+        (self.options.reserved != ReservedMode::Strict || !lost).then_some(holdable)
+    }
+
+    pub(super) fn commit_to_claim(
+        &mut self,
+        pod: u32,
+        class: ClassId,
+        index: usize,
+        accepted: Accepted,
+    ) {
+        let spec = std::sync::Arc::clone(&self.classes[class.index()].spec);
+        self.claims.add_pod(index, pod);
+        let claim = &mut self.claims.claims[index];
+        claim.set = accepted.set;
+        claim.rows.copy_from(&self.scratch.rows);
+        lanes::add(&mut claim.requests, &spec.key.requests);
+        claim.ports.extend_from_slice(spec.ports());
+        self.reservations.exchange(&claim.reservations, &accepted.reservations);
+        claim.reservations = accepted.reservations;
+        self.record(class, Spot::Claim(index));
+    }
+
+    pub(super) fn commit_to_new_claim(
+        &mut self,
+        pod: u32,
+        class: ClassId,
+        template: usize,
+        accepted: Accepted,
+    ) {
+        let spec = std::sync::Arc::clone(&self.classes[class.index()].spec);
+        self.reservations.exchange(&[], &accepted.reservations);
+        let claim = Claim {
+            template,
+            set: accepted.set,
+            rows: self.scratch.rows.clone(),
+            requests: spec.key.requests.clone(),
+            ports: spec.ports().to_vec(),
+            reservations: accepted.reservations,
+            min_values_relaxed: accepted.min_values_relaxed,
+            pods: vec![pod],
+        };
+        self.limits[template].take_largest(&self.templates[template], &claim.rows);
+        let index = self.claims.open(claim);
+        self.record(class, Spot::Claim(index));
+    }
+
+    /// The claim's set, pinned to the reservations that it holds.
+    pub(super) fn final_set(&mut self, claim: usize) -> SetId {
+        let claim = &self.claims.claims[claim];
+        let key = self.algebra.labels().reservation_id.clone();
+        let (Some(key), false) = (key, claim.reservations.is_empty()) else { return claim.set };
+        let names: Vec<_> =
+            claim.reservations.iter().map(|id| self.reservations.name(*id).to_owned()).collect();
+        let set = claim.set;
+        let reserved = Requirement::is_in(CAPACITY_TYPE, [kerf_model::labels::RESERVED]);
+        let set = self.algebra.replaced(set, &reserved);
+        self.algebra.replaced(set, &Requirement::is_in(&key, names))
+    }
+}

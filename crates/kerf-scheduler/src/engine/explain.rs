@@ -1,0 +1,259 @@
+//! Why no pool takes a pod. Runs once per class that is left over, at the end, when nothing moves any more;
+//! so it may take its time and speak in words.
+
+use kerf_model::taint::first_untolerated;
+use kerf_model::{Incompatible, Requirements, TooFewValues, Undefined};
+
+use super::Engine;
+use crate::algebra::{Key, SetId, Wish};
+use crate::attempt::{Attempt, Pick};
+use crate::bits::Bits;
+use crate::class::ClassId;
+use crate::lanes::Lanes;
+use crate::refusal::{FilterCause, FilterRefusal, PoolRefusal, Reason, Refusal, TopologyRefusal};
+use crate::topology::{GroupId, Place};
+
+impl Engine<'_> {
+    pub(super) fn explain(&mut self, class: ClassId) -> Refusal {
+        if self.templates.is_empty() {
+            return Refusal::NoPools;
+        }
+        let attempt = self.attempt(class);
+        let refusals = (0..self.templates.len())
+            .map(|template| PoolRefusal {
+                pool: self.templates[template].pool.name.clone(),
+                reason: self.explain_template(&attempt, template),
+            })
+            .collect();
+        Refusal::Pools(refusals)
+    }
+
+    /// Walks the checks in the order in which a pod meets them and names the first that fails.
+    fn explain_template(&mut self, attempt: &Attempt, template: usize) -> Reason {
+        if self.limits[template].node_limit_reached() {
+            return Reason::NodeLimit;
+        }
+        let allowed = self.limits[template].allowed(&self.templates[template]).clone();
+        if allowed.is_empty() && !self.templates[template].usable.is_empty() {
+            return Reason::Limits { left: self.limits[template].left(&self.lanes) };
+        }
+        let spec = &attempt.spec;
+        let pool = &self.templates[template].pool;
+        if let Some(taint) = first_untolerated(&pool.taints, spec.tolerations()) {
+            return Reason::Taint(taint.clone());
+        }
+        let own = self.algebra.requirements(self.templates[template].set);
+        let wish = self.spoken(&spec.wish);
+        if let Err(incompatible) = self.compatible(&own, &wish) {
+            return Reason::Requirements(incompatible);
+        }
+        let wished = own.merged(&wish);
+        let mut narrowed = wished.clone();
+        let mut volume_conflict = None;
+        for alternative in &spec.alternatives {
+            let alternative = self.spoken(alternative);
+            match self.compatible(&wished, &alternative) {
+                Ok(()) => {
+                    narrowed = wished.merged(&alternative);
+                    volume_conflict = None;
+                    break;
+                }
+                Err(incompatible) => volume_conflict = Some(incompatible),
+            }
+        }
+        if let Some(incompatible) = volume_conflict {
+            return Reason::Volumes(incompatible);
+        }
+        if let Some(check) = attempt.hosts.iter().find(|check| !check.rule.accepts(0)) {
+            return Reason::Topology(self.topology_refusal(check.group, attempt, &narrowed));
+        }
+        let mut set = self.algebra.set(&narrowed);
+        for check in &attempt.domains {
+            let next = match &check.pick {
+                Pick::Empty { listing } => {
+                    listing.and_then(|listing| self.algebra.merge(set, listing))
+                }
+                Pick::Any { listing, .. } => self.algebra.merge(set, *listing),
+                Pick::First(domains) => {
+                    domains.iter().find_map(|(_, pin)| self.algebra.merge(set, *pin))
+                }
+            };
+            match next {
+                Some(next) => set = next,
+                None => {
+                    let narrowed = self.algebra.requirements(set);
+                    return Reason::Topology(self.topology_refusal(
+                        check.group,
+                        attempt,
+                        &narrowed,
+                    ));
+                }
+            }
+        }
+        self.explain_filter(attempt, template, set, &allowed)
+    }
+
+    fn explain_filter(
+        &mut self,
+        attempt: &Attempt,
+        template: usize,
+        set: SetId,
+        allowed: &Bits,
+    ) -> Reason {
+        let mut rows = allowed.clone();
+        let serving = self.templates[template].serving(set, &mut self.algebra);
+        rows.intersect_with(serving);
+        let requests = attempt.spec.key.requests.clone();
+        self.templates[template].keep_fitting(&mut rows, &requests);
+        self.templates[template].keep_free_ports(&mut rows, attempt.spec.ports());
+        let short = self.short_of_values(template, set, &rows);
+        let cause = match (rows.is_empty(), short.is_empty()) {
+            (false, true) => return Reason::Reserved,
+            (false, false) => FilterCause::MinValues(self.too_few(&short)),
+            (true, _) => self.filter_cause(attempt, template, set, allowed),
+        };
+        self.filter_refusal(template, set, &requests, cause)
+    }
+
+    pub(super) fn explain_unusable(
+        &mut self,
+        template: usize,
+        short: &[(Key, u32)],
+    ) -> PoolRefusal {
+        let set = self.templates[template].set;
+        let cause = if short.is_empty() {
+            FilterCause::NoOffering
+        } else {
+            FilterCause::MinValues(self.too_few(short))
+        };
+        PoolRefusal {
+            pool: self.templates[template].pool.name.clone(),
+            reason: self.filter_refusal(template, set, &self.lanes.zero(), cause),
+        }
+    }
+
+    fn filter_refusal(
+        &self,
+        template: usize,
+        set: SetId,
+        requests: &Lanes,
+        cause: FilterCause,
+    ) -> Reason {
+        let overheads =
+            || self.templates[template].daemon_groups.iter().map(|group| &group.overhead);
+        let extreme = |pick: fn(i64, i64) -> i64| {
+            let combined = overheads().cloned().reduce(|mut a, b| {
+                a.iter_mut().zip(&b).for_each(|(a, b)| *a = pick(*a, *b));
+                a
+            });
+            self.lanes.resources(&combined.unwrap_or_default())
+        };
+        Reason::InstanceTypes(Box::new(FilterRefusal {
+            requirements: self.algebra.requirements(set),
+            requests: self.lanes.resources(requests),
+            daemons: (extreme(i64::min), extreme(i64::max)),
+            cause,
+        }))
+    }
+
+    /// Holds every type against each of the three checks by itself.
+    fn filter_cause(
+        &mut self,
+        attempt: &Attempt,
+        template: usize,
+        set: SetId,
+        allowed: &Bits,
+    ) -> FilterCause {
+        let requirements = self.algebra.requirements(set);
+        let labels = self.algebra.labels().clone();
+        let requests = &attempt.spec.key.requests;
+        let mut fitting = allowed.clone();
+        self.templates[template].keep_fitting(&mut fitting, requests);
+        self.templates[template].keep_free_ports(&mut fitting, attempt.spec.ports());
+        let fitting = self.templates[template].types_of(&fitting);
+        let allowed = self.templates[template].types_of(allowed);
+        let pool = &self.templates[template].pool;
+        let (mut any, mut pairs) = ([false; 3], [false; 3]);
+        for at in allowed.iter() {
+            let instance_type = &pool.instance_types[at];
+            let compatible = instance_type.requirements().intersects(&requirements).is_ok();
+            let offered = instance_type.cheapest(&requirements, &labels).is_some();
+            let fits = fitting.contains(at);
+            any = [any[0] | compatible, any[1] | fits, any[2] | offered];
+            pairs = [
+                pairs[0] | (compatible && fits && !offered),
+                pairs[1] | (fits && offered && !compatible),
+                pairs[2] | (compatible && offered && !fits),
+            ];
+        }
+        let cpu = self.lanes.resources(requests).amount(kerf_model::resources::CPU);
+        match any {
+            [false, false, false] => FilterCause::Nothing,
+            [false, false, true] => FilterCause::NoRequirementsNorRoom,
+            [false, true, false] => FilterCause::NoRequirementsNorOffering,
+            [true, false, false] => FilterCause::NoRoomNorOffering,
+            [false, true, true] => FilterCause::NoRequirements,
+            [true, false, true] => {
+                FilterCause::NoRoom { cpu_is_absurd: cpu >= FilterCause::ABSURD_CPU }
+            }
+            [true, true, false] => FilterCause::NoOffering,
+            [true, true, true] => match pairs {
+                [true, _, _] => FilterCause::RequirementsAndRoomButNoOffering,
+                [_, true, _] => FilterCause::RoomAndOfferingButNoRequirements,
+                [_, _, true] => FilterCause::RequirementsAndOfferingButNoRoom,
+                _ => FilterCause::NotAllAtOnce,
+            },
+        }
+    }
+
+    fn topology_refusal(
+        &self,
+        group: GroupId,
+        attempt: &Attempt,
+        node: &Requirements,
+    ) -> TopologyRefusal {
+        let group = &self.topology.groups[group.index()];
+        let (key, counts) = match group.identity.place {
+            Place::Host => {
+                let host = |at: usize| match self.existing.nodes.get(at) {
+                    Some(node) => node.node.hostname().to_owned(),
+                    None => format!("new node {}", at - self.existing.nodes.len() + 1),
+                };
+                let counts = group.domains().map(|(at, count)| (host(at), count)).collect();
+                (kerf_model::labels::HOSTNAME, counts)
+            }
+            Place::Label(key) => {
+                let name = |value| self.algebra.value_name(key, value).to_owned();
+                let mut counts: Vec<_> =
+                    group.values().map(|(value, count)| (name(value), count)).collect();
+                counts.sort();
+                (self.algebra.key_name(key), counts)
+            }
+        };
+        let mut counts: Vec<(String, u32)> = counts;
+        counts.truncate(TopologyRefusal::SHOWN);
+        let strict = self.spoken(&attempt.spec.strict);
+        TopologyRefusal {
+            constraint: group.identity.kind,
+            counts,
+            pod_domains: strict.get(key).cloned(),
+            node_domains: node.get(key).cloned(),
+            key: key.to_owned(),
+        }
+    }
+
+    fn too_few(&self, short: &[(Key, u32)]) -> TooFewValues {
+        let named = |(key, left): &(Key, u32)| (self.algebra.key_name(*key).to_owned(), *left);
+        TooFewValues(short.iter().map(named).collect())
+    }
+
+    fn compatible(&self, own: &Requirements, incoming: &Requirements) -> Result<(), Incompatible> {
+        own.compatible(incoming, Undefined::WellKnown(self.algebra.labels()))
+    }
+
+    fn spoken(&self, wish: &Wish) -> Requirements {
+        let mut requirements = self.algebra.requirements(wish.set);
+        requirements.extend(wish.hostname.clone());
+        requirements
+    }
+}

@@ -1,0 +1,216 @@
+//! Making groups, and counting pods in them.
+
+use std::sync::Arc;
+
+use kerf_model::Taint;
+use kerf_model::taint::tolerates_all;
+use rustc_hash::FxHashSet;
+
+use super::{Engine, Spot};
+use crate::algebra::{Key, Value};
+use crate::class::ClassId;
+use crate::refusal::TopologyKind;
+use crate::topology::{GroupId, Identity, NodeFilter, Place, Side};
+
+impl Engine<'_> {
+    /// The group of this constraint, with its domains and with everything counted that is already there.
+    pub(super) fn group(&mut self, identity: Identity) -> GroupId {
+        if let Some(known) = self.topology.find(&identity) {
+            return known;
+        }
+        let (side, place, filter) = (identity.side, identity.place, identity.filter.clone());
+        let group = self.topology.insert(identity);
+        if let Place::Label(key) = place {
+            self.register_launchable_domains(group, key, &filter);
+        }
+        if side == Side::Selected {
+            self.count_bound(group, place, &filter);
+        }
+        for at in 0..self.placed.len() {
+            let (class, spot) = self.placed[at];
+            let spec = Arc::clone(&self.classes[class.index()].spec);
+            let counts = match side {
+                Side::Selected => self.topology.selects(group, spec.key.audience),
+                Side::Carriers => spec.carried.contains(&group),
+            };
+            if counts {
+                self.record_in(group, spot);
+            }
+        }
+        group
+    }
+
+    /// Domains that some pool could launch a node in.
+    fn register_launchable_domains(&mut self, group: GroupId, key: Key, filter: &NodeFilter) {
+        let snapshot = self.snapshot;
+        let name = self.algebra.key_name(key).to_owned();
+        for pool in snapshot.pools.iter().filter(|pool| !pool.instance_types.is_empty()) {
+            let reachable = filter
+                .tolerations
+                .as_ref()
+                .is_none_or(|tolerations| tolerates_all(&pool.taints, tolerations));
+            if !reachable {
+                continue;
+            }
+            let own = pool.template_requirements();
+            let own = own.get(&name);
+            let mut listed: FxHashSet<String> =
+                own.and_then(|own| own.listed()).into_iter().flatten().cloned().collect();
+            for instance_type in &pool.instance_types {
+                let both = match (own, instance_type.requirements().get(&name)) {
+                    (Some(own), Some(theirs)) => own.intersection(theirs),
+                    (None, Some(theirs)) => theirs.clone(),
+                    (_, None) => continue,
+                };
+                listed.extend(both.listed().into_iter().flatten().cloned());
+            }
+            // Values get their numbers in the order of their names, whatever the order in the hash set.
+            let mut listed: Vec<_> = listed.into_iter().collect();
+            listed.sort_unstable();
+            for value in listed {
+                let value = self.algebra.value(key, &value);
+                self.topology.groups[group.index()].register(value.index());
+            }
+        }
+    }
+
+    fn count_bound(&mut self, group: GroupId, place: Place, filter: &NodeFilter) {
+        let mut takes_part = Vec::with_capacity(self.existing.nodes.len());
+        for node in 0..self.existing.nodes.len() {
+            let exists = self.existing.nodes[node].node.exists;
+            let domain = if exists && self.node_takes_part(node, filter) {
+                self.node_domain(node, place)
+            } else {
+                None
+            };
+            if let Some(domain) = domain {
+                self.topology.groups[group.index()].register(domain);
+            }
+            takes_part.push(domain);
+        }
+        for (node, pods) in self.topology.bound_to(group) {
+            if let Some(domain) = takes_part[node as usize] {
+                self.topology.groups[group.index()].add(domain, pods);
+            }
+        }
+    }
+
+    /// Bound pods that keep others away.
+    pub(super) fn count_bound_carriers(&mut self, moving: &FxHashSet<&str>) {
+        for at in 0..self.existing.nodes.len() {
+            let node = self.existing.nodes[at].node;
+            for pod in node.pods.iter().filter(|pod| !moving.contains(pod.uid.as_str())) {
+                for term in &pod.constraints.anti_affinity.required {
+                    let identity = self.carrier_identity(&pod.namespace, term);
+                    let place = identity.place;
+                    let group = self.group(identity);
+                    if let Some(domain) = self.node_domain(at, place) {
+                        self.topology.groups[group.index()].add(domain, 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A pod of the class went there: it counts from now on.
+    pub(super) fn record(&mut self, class: ClassId, spot: Spot) {
+        let spec = Arc::clone(&self.classes[class.index()].spec);
+        for at in 0..self.topology.selecting(spec.key.audience).len() {
+            let group = self.topology.selecting(spec.key.audience)[at];
+            if self.topology.groups[group.index()].identity.side == Side::Selected {
+                self.record_in(group, spot);
+            }
+        }
+        for group in &spec.carried {
+            self.record_in(*group, spot);
+        }
+        self.placed.push((class, spot));
+    }
+
+    fn record_in(&mut self, group: GroupId, spot: Spot) {
+        let identity = &self.topology.groups[group.index()].identity;
+        let (kind, place) = (identity.kind, identity.place);
+        let has_filter = identity.filter != NodeFilter::default();
+        if has_filter {
+            let filter = identity.filter.clone();
+            let takes_part = match spot {
+                Spot::Node(node) => self.node_takes_part(node, &filter),
+                Spot::Claim(claim) => self.claim_takes_part(claim, &filter),
+            };
+            if !takes_part {
+                return;
+            }
+        }
+        match spot {
+            Spot::Node(node) => {
+                if let Some(domain) = self.node_domain(node, place) {
+                    self.topology.groups[group.index()].add(domain, 1);
+                }
+            }
+            Spot::Claim(claim) => match place {
+                Place::Host => {
+                    let host = self.host_of_claim(claim);
+                    self.topology.groups[group.index()].add(host, 1);
+                }
+                Place::Label(key) => {
+                    for value in self.claim_domains(group, claim, key, kind) {
+                        self.topology.groups[group.index()].add(value.index(), 1);
+                    }
+                }
+            },
+        }
+    }
+
+    /// The domains in which a pod on this claim counts. Where it keeps others away it counts wherever the
+    /// claim may end up; elsewhere only where it will certainly be.
+    fn claim_domains(
+        &mut self,
+        group: GroupId,
+        claim: usize,
+        key: Key,
+        kind: TopologyKind,
+    ) -> Vec<Value> {
+        let rule = self.algebra.get(self.claims.claims[claim].set, key);
+        if kind != TopologyKind::AntiAffinity {
+            return rule.and_then(|rule| self.algebra.only_value(rule)).into_iter().collect();
+        }
+        if let Some(listed) = rule.and_then(|rule| self.algebra.listed(rule)) {
+            return listed;
+        }
+        let registered = self.topology.groups[group.index()].values().map(|(value, _)| value);
+        registered
+            .filter(|value| rule.is_none_or(|rule| self.algebra.allows(rule, *value)))
+            .collect()
+    }
+
+    fn node_domain(&mut self, node: usize, place: Place) -> Option<usize> {
+        match place {
+            Place::Host => Some(node),
+            Place::Label(key) => {
+                self.existing.value(node, key, &mut self.algebra).map(Value::index)
+            }
+        }
+    }
+
+    fn node_takes_part(&mut self, node: usize, filter: &NodeFilter) -> bool {
+        let taints: &[Taint] = &self.existing.nodes[node].node.taints;
+        tolerated(taints, filter)
+            && (filter.affinity.is_empty()
+                || filter.affinity.iter().any(|wish| self.node_meets(node, wish)))
+    }
+
+    /// A claim that leaves open what the filter asks for does not take part.
+    fn claim_takes_part(&mut self, claim: usize, filter: &NodeFilter) -> bool {
+        let claim = &self.claims.claims[claim];
+        let set = claim.set;
+        tolerated(&self.templates[claim.template].pool.taints, filter)
+            && (filter.affinity.is_empty()
+                || filter.affinity.iter().any(|wish| {
+                    wish.allows_new_host() && self.algebra.strictly_compatible(set, wish.set)
+                }))
+    }
+}
+
+fn tolerated(taints: &[Taint], filter: &NodeFilter) -> bool {
+    filter.tolerations.as_ref().is_none_or(|tolerations| tolerates_all(taints, tolerations))
+}

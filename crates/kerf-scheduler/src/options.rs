@@ -1,0 +1,49 @@
+//! How pods are placed.
+
+use kerf_model::{MAX_INSTANCE_TYPES, MinValuesPolicy};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub preferences: PreferencePolicy,
+    pub min_values: MinValuesPolicy,
+    pub reserved: ReservedMode,
+    /// Keep pods that consolidation would move away from nodes that are still settling.
+    pub honor_settling: bool,
+    /// Give up as soon as one more claim than this would be needed.
+    pub max_new_claims: Option<usize>,
+    /// Instance types kept per claim, the cheapest first.
+    pub max_instance_types: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            preferences: PreferencePolicy::Respect,
+            min_values: MinValuesPolicy::Strict,
+            reserved: ReservedMode::Fallback,
+            honor_settling: false,
+            max_new_claims: None,
+            max_instance_types: MAX_INSTANCE_TYPES,
+        }
+    }
+}
+
+/// What becomes of preferences: they are hard until they are in the way, or they do not count at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreferencePolicy {
+    #[default]
+    Respect,
+    Ignore,
+}
+
+/// What a pod does when the reservations that it could use are taken by claims of the same run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReservedMode {
+    /// Reservations are not looked at.
+    Off,
+    /// Buy something else.
+    #[default]
+    Fallback,
+    /// Wait for the next run: claims hold more than they will use, so it is too early to pay.
+    Strict,
+}

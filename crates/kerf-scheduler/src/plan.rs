@@ -1,0 +1,55 @@
+//! What comes out: where pods go, and why the others go nowhere.
+
+use std::sync::Arc;
+
+use kerf_model::{InstanceType, Node, Pod, Pool, Price, Requirements, Resources};
+
+use crate::refusal::{PoolRefusal, Refusal};
+
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub claims: Vec<PlannedClaim>,
+    /// Nodes and claims in flight that get pods, in the order in which they were tried.
+    pub placements: Vec<Placement>,
+    /// In the order of the snapshot's pods.
+    pub failures: Vec<PodFailure>,
+    /// Pools that cannot launch anything at all, whatever the pod.
+    pub unusable_pools: Vec<PoolRefusal>,
+}
+
+/// A node to launch.
+#[derive(Clone, Debug)]
+pub struct PlannedClaim {
+    pub pool: Arc<Pool>,
+    pub pods: Vec<Arc<Pod>>,
+    /// Any of these will do; the cheapest first.
+    pub instance_types: Vec<Arc<InstanceType>>,
+    /// Without the hostname, which nobody knows yet.
+    pub requirements: Requirements,
+    /// Of its pods and of the daemons that will run on any of its types.
+    pub requests: Resources,
+    /// The lowest price at which it can be bought.
+    pub price: Price,
+    /// `minValues` could not be met and was lowered.
+    pub min_values_relaxed: bool,
+}
+
+/// Pods that fit on what is there.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    pub node: Arc<Node>,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PodFailure {
+    pub pod: Arc<Pod>,
+    pub refusal: Refusal,
+}
+
+impl Plan {
+    /// What the new claims cost per hour when each is bought as cheaply as it can be.
+    pub fn price(&self) -> Price {
+        self.claims.iter().map(|claim| claim.price).sum()
+    }
+}

@@ -1,0 +1,302 @@
+//! A pool as something that claims are made from: its instance types as rows of bits.
+
+use std::sync::Arc;
+
+use kerf_model::labels::RESERVED;
+use kerf_model::pod::HostPort;
+use kerf_model::{Pool, Price};
+use rustc_hash::FxHashMap;
+
+use crate::algebra::{Algebra, Key, Rule, SetId};
+use crate::bits::Bits;
+use crate::daemons::Daemon;
+use crate::lanes::{LaneTable, Lanes};
+
+/// A row is an instance type together with one of its allocatable groups. Requirements of a claim only
+/// narrow and its requests only grow, so a row that fails once fails for good, and a type is alive while any of
+/// its rows is.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) set: SetId,
+    pub(crate) rows: Vec<Row>,
+    /// Rows that can be bought and are not overdrawn by daemons.
+    pub(crate) usable: Bits,
+    pub(crate) capacity: Vec<Lanes>,
+    pub(crate) daemon_groups: Vec<DaemonGroup>,
+    pub(crate) reserved: Vec<ReservedOffering>,
+    room: Vec<Thresholds>,
+    rules: FxHashMap<Key, KeyRows>,
+    shapes: Vec<Shape>,
+    served: FxHashMap<SetId, Bits>,
+    prices: FxHashMap<SetId, Arc<[(Price, u32)]>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) instance_type: u32,
+    offerings: Vec<(u32, Price)>,
+}
+
+/// Instance types on which the same daemons run.
+#[derive(Debug)]
+pub(crate) struct DaemonGroup {
+    daemons: Vec<usize>,
+    pub(crate) overhead: Lanes,
+    pub(crate) ports: Vec<HostPort>,
+    pub(crate) rows: Bits,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReservedOffering {
+    pub(crate) row: u32,
+    pub(crate) set: SetId,
+    pub(crate) id: String,
+    pub(crate) capacity: u32,
+}
+
+/// Rows by how much room they have of one resource.
+#[derive(Debug)]
+struct Thresholds {
+    /// Distinct amounts, ascending.
+    amounts: Vec<i64>,
+    /// Per amount the rows that have at least that.
+    at_least: Vec<Bits>,
+}
+
+/// Rows by what their type says about one key.
+#[derive(Debug, Default)]
+struct KeyRows {
+    rules: Vec<(Rule, Bits)>,
+    named: Bits,
+}
+
+/// Offerings that ask for the same, and the rows that have one of them.
+#[derive(Debug)]
+struct Shape {
+    set: SetId,
+    rows: Bits,
+}
+
+impl Template {
+    pub(crate) fn new(
+        pool: &Arc<Pool>,
+        lanes: &LaneTable,
+        daemons: &[Daemon],
+        algebra: &mut Algebra,
+    ) -> Self {
+        let mut template = Self {
+            pool: Arc::clone(pool),
+            set: algebra.set(&pool.template_requirements()),
+            rows: Vec::new(),
+            usable: Bits::default(),
+            capacity: Vec::new(),
+            daemon_groups: Vec::new(),
+            reserved: Vec::new(),
+            room: Vec::new(),
+            rules: FxHashMap::default(),
+            shapes: Vec::new(),
+            served: FxHashMap::default(),
+            prices: FxHashMap::default(),
+        };
+        let mut shape_ids = FxHashMap::default();
+        let mut room = Vec::new();
+        for (index, instance_type) in pool.instance_types.iter().enumerate() {
+            let type_set = algebra.set(instance_type.requirements());
+            let group = template.daemon_group(daemons, type_set, lanes, algebra);
+            template.capacity.push(lanes.room(instance_type.capacity()));
+            for allocatable in instance_type.groups() {
+                if allocatable.offerings.is_empty() {
+                    continue;
+                }
+                let row = template.rows.len();
+                let left = lanes.room(&allocatable.allocatable);
+                let overdrawn = left.iter().any(|amount| *amount < 0);
+                let mut left_to_pods = left;
+                crate::lanes::subtract(&mut left_to_pods, &template.daemon_groups[group].overhead);
+                if !overdrawn && left_to_pods.iter().all(|amount| *amount >= 0) {
+                    template.usable.insert(row);
+                }
+                room.push(left_to_pods);
+                template.daemon_groups[group].rows.insert(row);
+                for (key, rule) in algebra.entries(type_set).to_vec() {
+                    template.rules.entry(key).or_default().insert(rule, row);
+                }
+                let mut offerings = Vec::new();
+                for at in &allocatable.offerings {
+                    let offering = &instance_type.offerings()[*at];
+                    let set = algebra.set(&offering.requirements);
+                    let shape = *shape_ids.entry(set).or_insert_with(|| {
+                        template.shapes.push(Shape { set, rows: Bits::default() });
+                        template.shapes.len() - 1
+                    });
+                    template.shapes[shape].rows.insert(row);
+                    offerings.push((crate::algebra::id(shape), offering.price));
+                    let reserved = offering.capacity_type() == Some(RESERVED);
+                    let id = offering.reservation_id(algebra.labels());
+                    if let Some(id) = id.filter(|_| reserved) {
+                        template.reserved.push(ReservedOffering {
+                            row: crate::algebra::id(row),
+                            set,
+                            id: id.to_owned(),
+                            capacity: offering.reservation_capacity,
+                        });
+                    }
+                }
+                template.rows.push(Row { instance_type: crate::algebra::id(index), offerings });
+            }
+        }
+        template.room = (0..lanes.len()).map(|lane| Thresholds::new(lane, &room)).collect();
+        template
+    }
+
+    fn daemon_group(
+        &mut self,
+        daemons: &[Daemon],
+        type_set: SetId,
+        lanes: &LaneTable,
+        algebra: &mut Algebra,
+    ) -> usize {
+        let running: Vec<_> = (0..daemons.len())
+            .filter(|at| daemons[*at].runs_on_new(&self.pool.taints, self.set, type_set, algebra))
+            .collect();
+        if let Some(known) = self.daemon_groups.iter().position(|group| group.daemons == running) {
+            return known;
+        }
+        let mut overhead = lanes.zero();
+        for daemon in &running {
+            crate::lanes::add(&mut overhead, &daemons[*daemon].requests);
+        }
+        let ports = running.iter().flat_map(|daemon| daemons[*daemon].ports.clone()).collect();
+        self.daemon_groups.push(DaemonGroup {
+            daemons: running,
+            overhead,
+            ports,
+            rows: Bits::default(),
+        });
+        self.daemon_groups.len() - 1
+    }
+
+    /// Rows whose type goes with these requirements and which have an offering that does.
+    pub(crate) fn serving(&mut self, set: SetId, algebra: &mut Algebra) -> &Bits {
+        if !self.served.contains_key(&set) {
+            let served = self.work_out_serving(set, algebra);
+            self.served.insert(set, served);
+        }
+        &self.served[&set]
+    }
+
+    fn work_out_serving(&self, set: SetId, algebra: &mut Algebra) -> Bits {
+        let mut serving = Bits::default();
+        for shape in &self.shapes {
+            if algebra.merge(set, shape.set).is_some() {
+                serving.union_with(&shape.rows);
+            }
+        }
+        for (key, rule) in algebra.entries(set).to_vec() {
+            let Some(rows) = self.rules.get(&key) else { continue };
+            let mut meeting = Bits::full(self.rows.len());
+            meeting.remove_all(&rows.named);
+            for (own, rows) in &rows.rules {
+                if algebra.rules_meet(*own, rule) {
+                    meeting.union_with(rows);
+                }
+            }
+            serving.intersect_with(&meeting);
+        }
+        serving
+    }
+
+    /// Narrows `rows` to those that have room for the request beside their daemons.
+    pub(crate) fn keep_fitting(&self, rows: &mut Bits, request: &[i64]) {
+        for (thresholds, amount) in self.room.iter().zip(request) {
+            thresholds.keep(rows, *amount);
+        }
+    }
+
+    /// Narrows `rows` to those whose daemons leave the ports free.
+    pub(crate) fn keep_free_ports(&self, rows: &mut Bits, ports: &[HostPort]) {
+        for group in &self.daemon_groups {
+            if conflict(&group.ports, ports) {
+                rows.remove_all(&group.rows);
+            }
+        }
+    }
+
+    /// Per value that the types of these rows list for the key: how many distinct ones there are.
+    pub(crate) fn distinct_values(&self, rows: &Bits, key: Key, algebra: &Algebra) -> u32 {
+        let mut values = std::collections::BTreeSet::new();
+        for (rule, with_rule) in self.rules.get(&key).iter().flat_map(|rows| &rows.rules) {
+            if with_rule.meets(rows) {
+                values.extend(algebra.requirement(*rule).listed().into_iter().flatten());
+            }
+        }
+        crate::algebra::id(values.len())
+    }
+
+    /// Instance types with the lowest price at which they can be bought under these requirements: the
+    /// cheapest first, equal prices by name.
+    pub(crate) fn by_price(&mut self, set: SetId, algebra: &mut Algebra) -> Arc<[(Price, u32)]> {
+        if let Some(known) = self.prices.get(&set) {
+            return Arc::clone(known);
+        }
+        let serving: Vec<bool> =
+            self.shapes.iter().map(|shape| algebra.merge(set, shape.set).is_some()).collect();
+        let mut cheapest = vec![Price::MAX; self.pool.instance_types.len()];
+        for row in &self.rows {
+            let best = &mut cheapest[row.instance_type as usize];
+            let offered = row.offerings.iter().filter(|(shape, _)| serving[*shape as usize]);
+            *best = offered.map(|(_, price)| *price).fold(*best, Price::min);
+        }
+        let mut order: Vec<_> = cheapest
+            .into_iter()
+            .enumerate()
+            .map(|(at, price)| (price, crate::algebra::id(at)))
+            .collect();
+        let name = |at: u32| self.pool.instance_types[at as usize].name();
+        order.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
+        let order: Arc<[_]> = order.into();
+        self.prices.insert(set, Arc::clone(&order));
+        order
+    }
+
+    /// The instance types of these rows, as bits.
+    pub(crate) fn types_of(&self, rows: &Bits) -> Bits {
+        rows.iter().map(|row| self.rows[row].instance_type as usize).collect()
+    }
+}
+
+impl KeyRows {
+    fn insert(&mut self, rule: Rule, row: usize) {
+        self.named.insert(row);
+        match self.rules.iter_mut().find(|(own, _)| *own == rule) {
+            Some((_, rows)) => rows.insert(row),
+            None => self.rules.push((rule, [row].into_iter().collect())),
+        }
+    }
+}
+
+impl Thresholds {
+    fn new(lane: usize, room: &[Lanes]) -> Self {
+        let mut amounts: Vec<_> = room.iter().map(|amounts| amounts[lane]).collect();
+        amounts.sort_unstable();
+        amounts.dedup();
+        let at_least = amounts
+            .iter()
+            .map(|least| (0..room.len()).filter(|row| room[*row][lane] >= *least).collect())
+            .collect();
+        Self { amounts, at_least }
+    }
+
+    fn keep(&self, rows: &mut Bits, amount: i64) {
+        match self.amounts.partition_point(|least| *least < amount) {
+            0 => {}
+            at if at < self.amounts.len() => rows.intersect_with(&self.at_least[at]),
+            _ => *rows = Bits::default(),
+        }
+    }
+}
+
+pub(crate) fn conflict(taken: &[HostPort], wanted: &[HostPort]) -> bool {
+    wanted.iter().any(|port| taken.iter().any(|other| other.conflicts_with(port)))
+}

@@ -1,0 +1,245 @@
+//! Where pods that count already are: groups of constraints that share their counts.
+
+use std::collections::BTreeSet;
+
+use kerf_model::labels::Labels;
+use kerf_model::selector::LabelTest;
+use kerf_model::{Selector, Toleration};
+use rustc_hash::FxHashMap;
+
+use crate::algebra::{Key, Value, Wish, id};
+use crate::bits::Bits;
+use crate::refusal::TopologyKind;
+
+/// All groups of a run, and which pods they select.
+#[derive(Debug, Default)]
+pub(crate) struct Topology<'s> {
+    pub(crate) groups: Vec<Group>,
+    ids: FxHashMap<Identity, GroupId>,
+    audiences: Vec<Audience<'s>>,
+    audience_ids: FxHashMap<(&'s str, &'s Labels), AudienceId>,
+    /// Groups and audiences by one label that the selector asks for, so that neither has to be held against
+    /// all of the other.
+    groups_by_label: FxHashMap<(String, String), Vec<GroupId>>,
+    unlabelled_groups: Vec<GroupId>,
+    audiences_by_label: FxHashMap<(&'s str, &'s str), Vec<AudienceId>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupId(u32);
+
+/// Pods with the same namespace and labels: selectors cannot tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AudienceId(u32);
+
+#[derive(Debug)]
+struct Audience<'s> {
+    namespace: &'s str,
+    labels: &'s Labels,
+    /// Groups that select these pods.
+    selected_by: Vec<GroupId>,
+    /// Nodes with how many such pods are bound to them.
+    bound: Vec<(u32, u32)>,
+}
+
+/// One constraint, as often as it occurs. Two pods share a group only if nothing at all differs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) side: Side,
+    pub(crate) kind: TopologyKind,
+    pub(crate) place: Place,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) selector: Selector,
+    pub(crate) max_skew: u32,
+    pub(crate) min_domains: Option<u32>,
+    pub(crate) filter: NodeFilter,
+}
+
+/// Whom the counts are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
+    /// Pods that the selector selects; the constraint holds for the pods that carry it.
+    Selected,
+    /// Pods that carry a required anti-affinity; it holds for the pods that the selector selects.
+    Carriers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// Every node is a domain of its own.
+    Host,
+    Label(Key),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Namespaces {
+    All,
+    Only(BTreeSet<String>),
+}
+
+/// Which nodes take part in a spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct NodeFilter {
+    /// Any of these must be met; empty for no condition.
+    pub(crate) affinity: Vec<Wish>,
+    pub(crate) tolerations: Option<Vec<Toleration>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) identity: Identity,
+    /// By host or by value of the key.
+    counts: Vec<u32>,
+    /// Domains that are known, with or without pods.
+    registered: Bits,
+    /// The selected audiences among those that were known when the group was made.
+    first_audiences: Vec<AudienceId>,
+}
+
+impl Group {
+    pub(crate) fn count(&self, domain: usize) -> u32 {
+        self.counts.get(domain).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, domain: usize, pods: u32) {
+        if self.counts.len() <= domain {
+            self.counts.resize(domain + 1, 0);
+        }
+        self.counts[domain] += pods;
+        self.registered.insert(domain);
+    }
+
+    pub(crate) fn register(&mut self, domain: usize) {
+        self.registered.insert(domain);
+    }
+
+    pub(crate) fn domains(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.registered.iter().map(|domain| (domain, self.count(domain)))
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Value, u32)> {
+        self.domains().map(|(domain, count)| (Value::from_index(domain), count))
+    }
+
+    fn selects(&self, namespace: &str, labels: &Labels) -> bool {
+        let in_namespace = match &self.identity.namespaces {
+            Namespaces::All => true,
+            Namespaces::Only(names) => names.contains(namespace),
+        };
+        in_namespace && self.identity.selector.selects(labels)
+    }
+}
+
+impl<'s> Topology<'s> {
+    pub(crate) fn audience(&mut self, namespace: &'s str, labels: &'s Labels) -> AudienceId {
+        if let Some(known) = self.audience_ids.get(&(namespace, labels)) {
+            return *known;
+        }
+        let audience = AudienceId(id(self.audiences.len()));
+        let labelled = labels
+            .iter()
+            .filter_map(|(key, value)| self.groups_by_label.get(&(key.clone(), value.clone())))
+            .flatten();
+        let mut selected_by: Vec<_> = labelled
+            .chain(&self.unlabelled_groups)
+            .copied()
+            .filter(|group| self.groups[group.index()].selects(namespace, labels))
+            .collect();
+        selected_by.sort_unstable_by_key(|group| group.0);
+        selected_by.dedup();
+        for (key, value) in labels {
+            self.audiences_by_label.entry((key, value)).or_default().push(audience);
+        }
+        self.audiences.push(Audience { namespace, labels, selected_by, bound: Vec::new() });
+        self.audience_ids.insert((namespace, labels), audience);
+        audience
+    }
+
+    pub(crate) fn namespace(&self, audience: AudienceId) -> &'s str {
+        self.audiences[audience.index()].namespace
+    }
+
+    /// A pod of the audience is bound to this node.
+    pub(crate) fn bind(&mut self, audience: AudienceId, node: usize) {
+        let bound = &mut self.audiences[audience.index()].bound;
+        match bound.last_mut() {
+            Some((last, pods)) if *last == id(node) => *pods += 1,
+            _ => bound.push((id(node), 1)),
+        }
+    }
+
+    pub(crate) fn selecting(&self, audience: AudienceId) -> &[GroupId] {
+        &self.audiences[audience.index()].selected_by
+    }
+
+    pub(crate) fn selects(&self, group: GroupId, audience: AudienceId) -> bool {
+        self.selecting(audience).contains(&group)
+    }
+
+    pub(crate) fn find(&self, identity: &Identity) -> Option<GroupId> {
+        self.ids.get(identity).copied()
+    }
+
+    /// Adds a group without domains or counts.
+    pub(crate) fn insert(&mut self, identity: Identity) -> GroupId {
+        let group = GroupId(id(self.groups.len()));
+        self.ids.insert(identity.clone(), group);
+        let label = asked_label(&identity.selector);
+        let candidates = match &label {
+            Some((key, value)) => self
+                .audiences_by_label
+                .get(&(key.as_str(), value.as_str()))
+                .cloned()
+                .unwrap_or_default(),
+            None => (0..self.audiences.len()).map(|at| AudienceId(id(at))).collect(),
+        };
+        self.groups.push(Group {
+            identity,
+            counts: Vec::new(),
+            registered: Bits::default(),
+            first_audiences: Vec::new(),
+        });
+        match label {
+            Some(label) => self.groups_by_label.entry(label).or_default().push(group),
+            None => self.unlabelled_groups.push(group),
+        }
+        for candidate in candidates {
+            let audience = &mut self.audiences[candidate.index()];
+            let group_entry = &mut self.groups[group.index()];
+            if group_entry.selects(audience.namespace, audience.labels) {
+                audience.selected_by.push(group);
+                group_entry.first_audiences.push(candidate);
+            }
+        }
+        group
+    }
+
+    /// Nodes with the bound pods that the group selects. Bound pods are known before any group is.
+    pub(crate) fn bound_to(&self, group: GroupId) -> Vec<(u32, u32)> {
+        let audiences = &self.groups[group.index()].first_audiences;
+        audiences.iter().flat_map(|at| self.audiences[at.index()].bound.iter().copied()).collect()
+    }
+}
+
+/// A label that everything selected has to carry, if the selector asks for one.
+fn asked_label(selector: &Selector) -> Option<(String, String)> {
+    let Selector::All(tests) = selector else { return None };
+    tests.iter().find_map(|test| match test {
+        LabelTest::In(key, values) if values.len() == 1 => {
+            values.first().map(|value| (key.clone(), value.clone()))
+        }
+        _ => None,
+    })
+}
+
+impl GroupId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl AudienceId {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,4 @@
+//! Behaviour of the scheduler, seen from outside.
+
+mod build;
+mod placing;

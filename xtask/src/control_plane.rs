@@ -1,5 +1,6 @@
 //! `cargo xtask control-plane`
 
+use std::env;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -57,7 +58,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 pub(crate) fn binaries() -> Result<Binaries, BinariesError> {
     let binaries = Binaries::find_or_build(progress)?;
     if binaries.source() != Source::Cache {
-        progress(&format!("control plane from {}", binaries.source()));
+        progress(&format!("taken from {}", binaries.source()));
+    } else if env::var_os("KUBEBUILDER_ASSETS").is_some_and(|dir| !dir.is_empty()) {
+        progress(&format!("taken from {}: {}", binaries.source(), binaries.passed_over()));
     }
     Ok(binaries)
 }

@@ -8,7 +8,7 @@ use std::process::{ExitCode, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use kerf_control_plane::{BinariesError, GoError};
+use kerf_control_plane::BinariesError;
 
 use crate::cargo::{cargo, workspace};
 use crate::control_plane;
@@ -81,15 +81,10 @@ fn control_plane_tests() -> Tally {
             let threads = thread::available_parallelism().map_or(2, usize::from).min(4).to_string();
             tests(&selection, &["--test-threads", &threads])
         }
-        Err(BinariesError::Build(GoError::NotInstalled(_))) => {
+        Err(error @ BinariesError::NotFound(_)) => {
             let skipped = count(&selection);
-            eprintln!(
-                "!!! SKIPPED: {skipped} tests against a real control plane, because there is no Go to \
-                 build one with.\n\
-                 !!! Install Go (https://go.dev/dl) and run this again, or set KUBEBUILDER_ASSETS to a \
-                 directory with\n\
-                 !!! etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and kubectl."
-            );
+            eprintln!("!!! SKIPPED: {skipped} tests against a real control plane.");
+            eprintln!("!!! {error}");
             Tally { skipped, ..Tally::default() }
         }
         Err(error) => broken(&format!("{:#}", anyhow::Error::from(error))),

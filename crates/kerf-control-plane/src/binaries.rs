@@ -16,6 +16,7 @@ use crate::program::Program;
 pub struct Binaries {
     source: Source,
     paths: BTreeMap<Program, PathBuf>,
+    passed_over: Refusals,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,37 +40,45 @@ pub enum BinariesError {
     Build(#[from] GoError),
 }
 
-/// Why each source was passed over.
-#[derive(Debug)]
+/// Why sources were passed over.
+#[derive(Debug, Clone, Default)]
 pub struct Refusals(Vec<(Source, String)>);
 
 impl Binaries {
     /// Looks in `KUBEBUILDER_ASSETS`, then in the cache, then on the `PATH`, for a complete set of
     /// usable versions.
     pub fn find() -> Result<Self, BinariesError> {
-        let mut refusals = Vec::new();
+        let mut passed_over = Refusals::default();
         for source in [Source::KubebuilderAssets, Source::Cache, Source::Path] {
-            match Self::at(source) {
-                Ok(binaries) => return Ok(binaries),
-                Err(reason) => refusals.push((source, reason)),
+            match locate(source) {
+                Ok(paths) => return Ok(Self { source, paths, passed_over }),
+                Err(reason) => passed_over.0.push((source, reason)),
             }
         }
-        Err(BinariesError::NotFound(Refusals(refusals)))
+        Err(BinariesError::NotFound(passed_over))
     }
 
     /// As [`find`](Self::find), and builds into the cache what cannot be found. A cold build takes
-    /// ten minutes on two cores; `progress` gets a line now and then.
+    /// ten minutes on two cores; `progress` gets a line now and then. Without Go, nothing is found.
     pub fn find_or_build(progress: impl FnMut(&str)) -> Result<Self, BinariesError> {
-        match Self::find() {
-            Err(BinariesError::NotFound(_)) => Self::build(progress),
-            found => found,
+        let not_found = match Self::find() {
+            Err(error @ BinariesError::NotFound(_)) => error,
+            found => return found,
+        };
+        match Self::build(progress) {
+            Err(BinariesError::Build(GoError::NotInstalled(_))) => Err(not_found),
+            built => built,
         }
     }
 
     /// Builds into the cache with the Go that is installed, unless that has been done already.
     pub fn build(progress: impl FnMut(&str)) -> Result<Self, BinariesError> {
         let dir = go::build(&control_plane_cache(), progress)?;
-        Ok(Self { source: Source::Cache, paths: in_directory(&dir) })
+        Ok(Self {
+            source: Source::Cache,
+            paths: in_directory(&dir),
+            passed_over: Refusals::default(),
+        })
     }
 
     pub fn source(&self) -> Source {
@@ -80,42 +89,44 @@ impl Binaries {
         &self.paths[&program]
     }
 
-    fn at(source: Source) -> Result<Self, String> {
-        let paths = match source {
-            Source::KubebuilderAssets => match env::var_os("KUBEBUILDER_ASSETS") {
-                Some(dir) if !dir.is_empty() => in_directory(Path::new(&dir)),
-                _ => return Err("is not set".to_owned()),
-            },
-            Source::Cache => {
-                let cache = control_plane_cache();
-                let dir = go::built(&cache)
-                    .ok_or_else(|| format!("nothing built in {}", cache.display()))?;
-                in_directory(&dir)
-            }
-            Source::Path => on_path(),
-        };
-        match source {
-            // What we built ourselves has the versions that are in the name of its directory.
-            Source::Cache => require_all(&paths)?,
-            Source::KubebuilderAssets | Source::Path => verify(&paths)?,
+    /// Why sources that come before this one were not taken.
+    pub fn passed_over(&self) -> &Refusals {
+        &self.passed_over
+    }
+}
+
+fn locate(source: Source) -> Result<BTreeMap<Program, PathBuf>, String> {
+    match source {
+        Source::KubebuilderAssets => match env::var_os("KUBEBUILDER_ASSETS") {
+            Some(dir) if !dir.is_empty() => verify(in_directory(Path::new(&dir))),
+            _ => Err("is not set".to_owned()),
+        },
+        // What we built ourselves has the versions that are in the name of its directory.
+        Source::Cache => {
+            let cache = control_plane_cache();
+            let built = go::built(&cache);
+            require_all(in_directory(
+                &built.ok_or_else(|| format!("has nothing in {}", cache.display()))?,
+            ))
         }
-        Ok(Self { source, paths })
+        Source::Path => verify(on_path()),
     }
 }
 
 /// All six are there, and each is new enough.
-fn verify(paths: &BTreeMap<Program, PathBuf>) -> Result<(), String> {
-    require_all(paths)?;
-    paths.iter().try_for_each(|(program, path)| program.check(path))
+fn verify(paths: BTreeMap<Program, PathBuf>) -> Result<BTreeMap<Program, PathBuf>, String> {
+    let paths = require_all(paths)?;
+    paths.iter().try_for_each(|(program, path)| program.check(path))?;
+    Ok(paths)
 }
 
-fn require_all(paths: &BTreeMap<Program, PathBuf>) -> Result<(), String> {
+fn require_all(paths: BTreeMap<Program, PathBuf>) -> Result<BTreeMap<Program, PathBuf>, String> {
     let missing: Vec<_> = Program::ALL
         .into_iter()
         .filter(|program| paths.get(program).is_none_or(|path| !path.is_file()))
         .map(Program::name)
         .collect();
-    if missing.is_empty() { Ok(()) } else { Err(format!("lacks {}", missing.join(", "))) }
+    if missing.is_empty() { Ok(paths) } else { Err(format!("lacks {}", missing.join(", "))) }
 }
 
 fn in_directory(dir: &Path) -> BTreeMap<Program, PathBuf> {
@@ -164,7 +175,8 @@ pub(crate) mod tests {
         for program in Program::ALL {
             write_stub(dir, program, program.pinned(), body);
         }
-        Binaries { source: Source::Cache, paths: in_directory(dir) }
+        let passed_over = Refusals::default();
+        Binaries { source: Source::Cache, paths: in_directory(dir), passed_over }
     }
 
     fn write_stub(dir: &Path, program: Program, version: &str, body: &str) {
@@ -183,7 +195,7 @@ pub(crate) mod tests {
     fn takes_a_complete_set_of_the_pinned_versions() {
         let dir = tempfile::tempdir().unwrap();
         let stubs = stubs(dir.path(), "");
-        assert_eq!(verify(&stubs.paths), Ok(()));
+        assert!(verify(stubs.paths).is_ok());
     }
 
     #[test]
@@ -191,7 +203,7 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stubs = stubs(dir.path(), "");
         write_stub(dir.path(), Program::Etcd, "4.0.0", "");
-        assert_eq!(verify(&stubs.paths), Ok(()));
+        assert!(verify(stubs.paths).is_ok());
     }
 
     #[test]
@@ -199,7 +211,7 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stubs = stubs(dir.path(), "");
         write_stub(dir.path(), Program::Kubectl, "1.20.2", "");
-        let refusal = verify(&stubs.paths).unwrap_err();
+        let refusal = verify(stubs.paths).unwrap_err();
         assert!(refusal.contains("kubectl is 1.20, at least 1."), "{refusal}");
     }
 
@@ -209,6 +221,6 @@ pub(crate) mod tests {
         let stubs = stubs(dir.path(), "");
         fs::remove_file(dir.path().join("kwok")).unwrap();
         fs::remove_file(dir.path().join("kube-scheduler")).unwrap();
-        assert_eq!(verify(&stubs.paths), Err("lacks kube-scheduler, kwok".to_owned()));
+        assert_eq!(verify(stubs.paths), Err("lacks kube-scheduler, kwok".to_owned()));
     }
 }

@@ -1,16 +1,30 @@
 //! Whether the API server serves the resources that the operator works on.
 
-use std::{fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    time::Duration,
+};
 
-use kube::Client;
+use kube::{Client, Resource};
 use tracing::{info, warn};
 
 /// A kind of resource that has to be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crd {
-    pub group: &'static str,
-    pub version: &'static str,
-    pub plural: &'static str,
+    pub group: String,
+    pub version: String,
+    pub plural: String,
+}
+
+impl Crd {
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        Self {
+            group: K::group(&()).into_owned(),
+            version: K::version(&()).into_owned(),
+            plural: K::plural(&()).into_owned(),
+        }
+    }
 }
 
 impl fmt::Display for Crd {
@@ -61,27 +75,25 @@ pub async fn await_all(client: &Client, url: &str, crds: &[Crd]) -> Result<(), M
 /// Discovery is open to every authenticated client, so that this needs no rights on the CRDs themselves.
 async fn missing(client: &Client, crds: &[Crd]) -> Result<Vec<Crd>, kube::Error> {
     let mut missing = Vec::new();
-    let mut served: Option<(&str, &str, Vec<String>)> = None;
+    let mut served = BTreeMap::new();
     for crd in crds {
-        let names = match &served {
-            Some((group, version, names)) if (*group, *version) == (crd.group, crd.version) => {
-                names
-            }
-            _ => {
-                let names = served_by(client, crd).await?;
-                &served.insert((crd.group, crd.version, names)).2
+        let group_version = format!("{}/{}", crd.group, crd.version);
+        let names = match served.entry(group_version) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let names = served_by(client, unknown.key()).await?;
+                unknown.insert(names)
             }
         };
-        if !names.iter().any(|name| name == crd.plural) {
-            missing.push(*crd);
+        if !names.contains(&crd.plural) {
+            missing.push(crd.clone());
         }
     }
     Ok(missing)
 }
 
-async fn served_by(client: &Client, crd: &Crd) -> Result<Vec<String>, kube::Error> {
-    let group_version = format!("{}/{}", crd.group, crd.version);
-    match client.list_api_group_resources(&group_version).await {
+async fn served_by(client: &Client, group_version: &str) -> Result<Vec<String>, kube::Error> {
+    match client.list_api_group_resources(group_version).await {
         Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -110,10 +122,13 @@ mod tests {
     use tokio::time::Instant;
     use tower::service_fn;
 
-    const POOLS: Crd = Crd { group: "karpenter.sh", version: "v1", plural: "nodepools" };
-    const CLAIMS: Crd = Crd { group: "karpenter.sh", version: "v1", plural: "nodeclaims" };
-    const CLASSES: Crd =
-        Crd { group: "karpenter.kwok.sh", version: "v1alpha1", plural: "kwoknodeclasses" };
+    fn crd(group: &str, version: &str, plural: &str) -> Crd {
+        Crd { group: group.into(), version: version.into(), plural: plural.into() }
+    }
+
+    fn pools_and_claims() -> Vec<Crd> {
+        ["nodepools", "nodeclaims"].map(|plural| crd("karpenter.sh", "v1", plural)).into()
+    }
 
     /// A server that fails `failures` times in different ways and then serves `plurals` of karpenter.sh/v1.
     fn server(failures: u32, plurals: &'static [&'static str]) -> Client {
@@ -158,7 +173,7 @@ mod tests {
     async fn a_server_that_is_down_is_asked_again_a_little_later_each_time() {
         let start = Instant::now();
         let client = server(7, &["nodepools", "nodepools/status", "nodeclaims"]);
-        assert_eq!(await_all(&client, "url", &[POOLS, CLAIMS]).await, Ok(()));
+        assert_eq!(await_all(&client, "url", &pools_and_claims()).await, Ok(()));
         assert_eq!(start.elapsed().as_secs(), 1 + 2 + 4 + 8 + 16 + 30 + 30);
     }
 
@@ -176,7 +191,9 @@ mod tests {
             ),
         ] {
             let client = server(1, served);
-            let missing = await_all(&client, "url", &[POOLS, CLAIMS, CLASSES]).await.unwrap_err();
+            let mut all = pools_and_claims();
+            all.push(crd("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses"));
+            let missing = await_all(&client, "url", &all).await.unwrap_err();
             assert_eq!(missing.to_string(), expected);
         }
     }

@@ -57,8 +57,7 @@ pub struct Candidate {
 pub struct Timing {
     /// How long others wait after the last renewal that they saw.
     pub lease: Duration,
-    /// How long the holder goes on without a successful renewal. The difference to `lease` is the time
-    /// that its controllers have to come to rest.
+    /// How long the holder goes on without a successful renewal.
     pub renew_deadline: Duration,
     /// How often the holder renews, and how often at most the others look.
     pub retry: Duration,
@@ -71,6 +70,13 @@ impl Default for Timing {
             renew_deadline: Duration::from_secs(10),
             retry: Duration::from_secs(2),
         }
+    }
+}
+
+impl Timing {
+    /// The time that a leader has to come to rest after it lost the lease, before another may lead.
+    pub fn rest(&self) -> Duration {
+        self.lease.saturating_sub(self.renew_deadline)
     }
 }
 
@@ -157,11 +163,13 @@ impl Election {
 
     /// Gives the lease up, so that another candidate need not wait for it to run out.
     ///
-    /// Only after everything that needed it has stopped.
+    /// Only after everything that needed it has stopped. It asks the server who holds the lease, because an
+    /// [`Election::acquire`] that was given up may have been granted it.
     pub async fn release(&mut self) {
         self.metrics.leading.set(0);
         match self.try_release().await {
-            Ok(()) => info!(lease = self.name, "released the lease"),
+            Ok(true) => info!(lease = self.name, "released the lease"),
+            Ok(false) => {}
             Err(error) => {
                 warn!(lease = self.name, %error, "could not release the lease; others wait until it runs out");
             }
@@ -225,10 +233,11 @@ impl Election {
         Ok(Attempt::Held)
     }
 
-    async fn try_release(&mut self) -> Result<(), Failure> {
+    /// Whether there was something to release.
+    async fn try_release(&mut self) -> Result<bool, Failure> {
         let read = self.leases.get_opt(&self.name);
         let Some(mut lease) = self.answer(read).await?.filter(|lease| self.is_ours(lease)) else {
-            return Ok(());
+            return Ok(false);
         };
         let now = MicroTime(self.clock.now());
         let spec = lease.spec.get_or_insert_default();
@@ -237,7 +246,8 @@ impl Election {
         spec.lease_duration_seconds = Some(1);
         spec.renew_time = Some(now.clone());
         spec.acquire_time = Some(now);
-        self.write(lease).await
+        self.write(lease).await?;
+        Ok(true)
     }
 
     async fn write(&mut self, lease: Lease) -> Result<(), Failure> {

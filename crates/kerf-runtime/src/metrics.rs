@@ -62,12 +62,7 @@ fn prometheus_text(open_metrics: &str) -> String {
         } else if let Some((name, kind)) =
             line.strip_prefix("# TYPE ").and_then(|rest| rest.rsplit_once(' '))
         {
-            let (suffix, kind) = match kind {
-                "counter" => ("_total", "counter"),
-                "info" => ("_info", "gauge"),
-                "unknown" => ("", "untyped"),
-                other => ("", other),
-            };
+            let suffix = if kind == "counter" { "_total" } else { "" };
             let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
         } else if !line.starts_with("# UNIT ") && line != "# EOF" {
             out.push_str(line);

@@ -1,2 +1,17 @@
-//! The `kerf` binary.
-fn main() {}
+//! Kerf, a node autoscaler for Kubernetes.
+
+mod cli;
+mod crds;
+mod run;
+
+use std::{env, process::ExitCode};
+
+use cli::Command;
+
+fn main() -> ExitCode {
+    match cli::parse(env::args_os(), |name| env::var_os(name)) {
+        Ok(Command::Run(options)) => run::run(&options),
+        Ok(Command::Crds) => crds::print(),
+        Err(refused) => refused.report(),
+    }
+}

@@ -1,0 +1,191 @@
+//! The command line.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{
+    Arg, ArgMatches,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+mod flags;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use flags::{Flag, Kind};
+pub(crate) use options::{InvalidValue, Options};
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Run(Box<Options>),
+    Crds,
+}
+
+/// Why there is nothing to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error(transparent)]
+    Invalid(#[from] InvalidValue),
+    #[error("{0}")]
+    Usage(String),
+    /// Help or version, which were asked for.
+    #[error("{0}")]
+    Answered(clap::Error),
+}
+
+/// The revision that this binary was built from, where the build says it.
+pub(crate) const COMMIT: Option<&str> = option_env!("KERF_COMMIT");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Reads the command line, and for `run` the environment.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Command, Refused> {
+    let arguments = arguments.into_iter().map(with_two_dashes);
+    let matches = command().try_get_matches_from(arguments)?;
+    match matches.subcommand() {
+        Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
+        _ => Ok(Command::Crds),
+    }
+}
+
+impl Refused {
+    pub(crate) fn report(self) -> ExitCode {
+        match self {
+            Self::Answered(text) if !text.use_stderr() => {
+                let _ = text.print();
+                ExitCode::SUCCESS
+            }
+            Self::Answered(text) => {
+                let _ = text.print();
+                ExitCode::from(2)
+            }
+            error => {
+                eprintln!("kerf: {error}");
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+fn command() -> clap::Command {
+    let version = match COMMIT {
+        Some(commit) => format!("{VERSION} ({commit})"),
+        None => VERSION.to_owned(),
+    };
+    clap::Command::new("kerf")
+        .about("A node autoscaler for Kubernetes that keeps churn low")
+        .version(version)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .max_term_width(110)
+        .after_help(
+            "Examples:\n  \
+             kerf crds | kubectl apply -f -     install the custom resources\n  \
+             kerf run --help                    what the operator can be told\n  \
+             kerf run                           run it against the cluster of KUBECONFIG",
+        )
+        .subcommand(run_command())
+        .subcommand(
+            clap::Command::new("crds")
+                .about("Print the CustomResourceDefinitions as YAML")
+                .after_help("Example:\n  kerf crds | kubectl apply -f -"),
+        )
+}
+
+fn run_command() -> clap::Command {
+    clap::Command::new("run")
+        .about("Run the operator")
+        .long_about(
+            "Run the operator.\n\n\
+             It connects to the cluster that KUBECONFIG names, else to the one that its pod runs in, else to \
+             the one of $HOME/.kube/config. Every flag can also be given by its environment variable; the flag \
+             wins. A value that is not allowed stops the operator at once.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             kerf run --disable-leader-election --log-level=debug\n      \
+             on your machine, against the current context of your kubeconfig\n  \
+             kerf run --feature-gates=NodeRepair=true,SpotToSpotConsolidation=true\n      \
+             with two features that are off by default\n  \
+             kerf run --scaledown-utilization-threshold=1 --consolidation-savings-threshold=0\n      \
+             consolidate exactly as Karpenter does",
+        )
+        .args_override_self(true)
+        .args(flags::ALL.iter().map(|flag| argument(flag)))
+}
+
+fn argument(flag: &'static Flag) -> Arg {
+    let default = if flag.default.is_empty() { "none" } else { flag.default };
+    let arg = Arg::new(flag.name)
+        .long(flag.name)
+        .value_name(flag.value)
+        .default_value(flag.default)
+        .hide_default_value(true)
+        .help(format!("{}\n[env: {}] [default: {default}]", flag.help, flag.env))
+        .help_heading(flag.heading);
+    match flag.kind {
+        // As Go has it: a bare flag is true, and a value needs the equals sign.
+        Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        // `--memory-limit -1` is a flag with a value.
+        Kind::Text | Kind::Number => arg.allow_hyphen_values(true),
+    }
+}
+
+/// Go's flags may be written with one dash, and deployments do so.
+fn with_two_dashes(argument: OsString) -> OsString {
+    let long = argument.to_str().and_then(|text| text.strip_prefix('-')).filter(|rest| {
+        let name = rest.split_once('=').map_or(*rest, |(name, _)| name);
+        name == "help" || flags::ALL.iter().any(|flag| flag.name == name)
+    });
+    match long {
+        Some(rest) => format!("--{rest}").into(),
+        None => argument,
+    }
+}
+
+impl From<clap::Error> for Refused {
+    /// Clap explains itself in paragraphs; a log has room for a sentence.
+    fn from(error: clap::Error) -> Self {
+        let context = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.as_str()),
+            Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+            _ => None,
+        };
+        let hint =
+            |kind| context(kind).map(|name| format!(" (did you mean {name}?)")).unwrap_or_default();
+        match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::Answered(error),
+            ErrorKind::UnknownArgument => {
+                let argument = context(ContextKind::InvalidArg).unwrap_or_default();
+                let hint = match argument {
+                    // kubectl has it, and so have most operators.
+                    "--kubeconfig" => " (set the environment variable KUBECONFIG)".into(),
+                    _ => hint(ContextKind::SuggestedArg),
+                };
+                Self::Usage(format!(
+                    "unknown argument {argument}{hint}; see kerf run --help for all flags"
+                ))
+            }
+            ErrorKind::InvalidSubcommand => {
+                let command = context(ContextKind::InvalidSubcommand).unwrap_or_default();
+                let hint = hint(ContextKind::SuggestedSubcommand);
+                Self::Usage(format!("unknown command {command}{hint}; see kerf --help"))
+            }
+            _ => {
+                let text = error.to_string();
+                let first = text.lines().next().unwrap_or_default();
+                Self::Usage(first.trim_start_matches("error: ").to_owned())
+            }
+        }
+    }
+}
+
+/// The text of `flag` on the command line, if it stands there.
+fn given<'a>(matches: &'a ArgMatches, flag: &Flag) -> Option<&'a str> {
+    let given = matches.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine);
+    given.then(|| matches.get_one::<String>(flag.name).map(String::as_str)).flatten()
+}

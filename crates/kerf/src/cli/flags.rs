@@ -1,0 +1,345 @@
+//! Every flag of `kerf run`, with its environment variable and default.
+//!
+//! The names are those of Karpenter, so that a deployment made for it starts. The four consolidation
+//! controls and `--log-format` are Kerf's own. docs/configuration.md tells the same; a test compares them.
+
+#[derive(Debug)]
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    pub(crate) env: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) kind: Kind,
+    /// What stands for the value in the help.
+    pub(crate) value: &'static str,
+    pub(crate) heading: &'static str,
+    pub(crate) help: &'static str,
+    /// Completes "expected ..." when the value is refused.
+    pub(crate) expected: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    /// An environment variable that is set and empty means the empty text.
+    Text,
+    /// Numbers and durations: an environment variable that is set and empty counts as unset.
+    Number,
+}
+
+const BOOL: Flag = Flag {
+    name: "",
+    env: "",
+    default: "false",
+    kind: Kind::Bool,
+    value: "true|false",
+    heading: "",
+    help: "",
+    expected: "true or false",
+};
+const NUMBER: Flag = Flag { kind: Kind::Number, value: "NUMBER", ..BOOL };
+const TEXT: Flag =
+    Flag { kind: Kind::Text, value: "TEXT", default: "", expected: "any text", ..BOOL };
+const PORT: Flag = Flag {
+    value: "PORT",
+    expected: "a port number from 0 to 65535, where 0 takes any free port",
+    ..NUMBER
+};
+const DURATION: Flag = Flag {
+    value: "DURATION",
+    expected: "a duration of 0 or more, such as 500ms, 10s or 1m30s",
+    ..NUMBER
+};
+const FRACTION: Flag = Flag { expected: "a number from 0 to 1", ..NUMBER };
+
+pub(crate) const METRICS_PORT: Flag = Flag {
+    name: "metrics-port",
+    env: "METRICS_PORT",
+    default: "8080",
+    heading: "Endpoints",
+    help: "Port of /metrics",
+    ..PORT
+};
+pub(crate) const HEALTH_PROBE_PORT: Flag = Flag {
+    name: "health-probe-port",
+    env: "HEALTH_PROBE_PORT",
+    default: "8081",
+    heading: "Endpoints",
+    help: "Port of /healthz and /readyz",
+    ..PORT
+};
+
+pub(crate) const KUBE_CLIENT_QPS: Flag = Flag {
+    name: "kube-client-qps",
+    env: "KUBE_CLIENT_QPS",
+    default: "200",
+    heading: "API server",
+    help: "Requests per second to the API server in the long run; -1 for no limit",
+    expected: "a number from 1 to 4294967295, or -1 for no limit",
+    ..NUMBER
+};
+pub(crate) const KUBE_CLIENT_BURST: Flag = Flag {
+    name: "kube-client-burst",
+    env: "KUBE_CLIENT_BURST",
+    default: "300",
+    heading: "API server",
+    help: "Requests that may be sent at once after a pause",
+    expected: "a number from 1 to 4294967295",
+    ..NUMBER
+};
+
+pub(crate) const DISABLE_LEADER_ELECTION: Flag = Flag {
+    name: "disable-leader-election",
+    env: "DISABLE_LEADER_ELECTION",
+    heading: "Leader election",
+    help: "Lead without asking; only where no second operator runs",
+    ..BOOL
+};
+pub(crate) const LEADER_ELECTION_NAME: Flag = Flag {
+    name: "leader-election-name",
+    env: "LEADER_ELECTION_NAME",
+    default: "karpenter-leader-election",
+    value: "NAME",
+    heading: "Leader election",
+    help: "Name of the Lease",
+    expected: "the name of a Lease, not empty",
+    ..TEXT
+};
+pub(crate) const LEADER_ELECTION_NAMESPACE: Flag = Flag {
+    name: "leader-election-namespace",
+    env: "LEADER_ELECTION_NAMESPACE",
+    value: "NAMESPACE",
+    heading: "Leader election",
+    help: "Namespace of the Lease; empty for that of the pod, or outside of a cluster that of the \
+           kubeconfig's context",
+    ..TEXT
+};
+
+pub(crate) const LOG_LEVEL: Flag = Flag {
+    name: "log-level",
+    env: "LOG_LEVEL",
+    default: "info",
+    value: "LEVEL",
+    heading: "Logging",
+    help: "How much to log: debug, info or error",
+    expected: "debug, info or error",
+    ..TEXT
+};
+pub(crate) const LOG_FORMAT: Flag = Flag {
+    name: "log-format",
+    env: "LOG_FORMAT",
+    default: "auto",
+    value: "FORMAT",
+    heading: "Logging",
+    help: "json, text, or auto: text on a terminal and JSON elsewhere",
+    expected: "auto, json or text",
+    ..TEXT
+};
+pub(crate) const LOG_OUTPUT_PATHS: Flag = Flag {
+    name: "log-output-paths",
+    env: "LOG_OUTPUT_PATHS",
+    default: "stdout",
+    value: "PATHS",
+    heading: "Logging",
+    help: "Where to log to: stdout, stderr and files, separated by commas",
+    expected: "stdout, stderr or file paths, separated by commas",
+    ..TEXT
+};
+
+pub(crate) const BATCH_MAX_DURATION: Flag = Flag {
+    name: "batch-max-duration",
+    env: "BATCH_MAX_DURATION",
+    default: "10s",
+    heading: "Scheduling",
+    help: "Longest time to collect pending pods before scheduling them",
+    ..DURATION
+};
+pub(crate) const BATCH_IDLE_DURATION: Flag = Flag {
+    name: "batch-idle-duration",
+    env: "BATCH_IDLE_DURATION",
+    default: "1s",
+    heading: "Scheduling",
+    help: "Time without new pending pods after which scheduling begins",
+    ..DURATION
+};
+pub(crate) const PREFERENCE_POLICY: Flag = Flag {
+    name: "preference-policy",
+    env: "PREFERENCE_POLICY",
+    default: "Respect",
+    value: "POLICY",
+    heading: "Scheduling",
+    help: "Respect or Ignore preferred affinities and spread constraints",
+    expected: "Respect or Ignore",
+    ..TEXT
+};
+pub(crate) const MIN_VALUES_POLICY: Flag = Flag {
+    name: "min-values-policy",
+    env: "MIN_VALUES_POLICY",
+    default: "Strict",
+    value: "POLICY",
+    heading: "Scheduling",
+    help: "Strict, or BestEffort to launch even when fewer instance types are left than minValues asks for",
+    expected: "Strict or BestEffort",
+    ..TEXT
+};
+pub(crate) const SCHEDULER_CONFIG: Flag = Flag {
+    name: "scheduler-config",
+    env: "SCHEDULER_CONFIG",
+    value: "YAML",
+    heading: "Scheduling",
+    help: "Spread constraints for pods that have none: podTopologySpread.defaultConstraints, in YAML or JSON",
+    ..TEXT
+};
+pub(crate) const CPU_REQUESTS: Flag = Flag {
+    name: "cpu-requests",
+    env: "CPU_REQUESTS",
+    default: "1000",
+    value: "MILLICORES",
+    heading: "Scheduling",
+    help: "CPU of the operator; more of it lets controllers do more at once",
+    expected: "a whole number of millicores, where 0 or less is taken for 1000",
+    ..NUMBER
+};
+pub(crate) const FEATURE_GATES: Flag = Flag {
+    name: "feature-gates",
+    env: "FEATURE_GATES",
+    default: "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=true",
+    value: "GATES",
+    heading: "Scheduling",
+    help: "Features to switch on or off; those not named keep their defaults",
+    ..TEXT
+};
+pub(crate) const INSTANCE_TYPES_FILE_PATH: Flag = Flag {
+    name: "instance-types-file-path",
+    env: "INSTANCE_TYPES_FILE_PATH",
+    value: "PATH",
+    heading: "Scheduling",
+    help: "Instance types of the KWOK provider, as a JSON file; empty for the built-in ones",
+    ..TEXT
+};
+
+pub(crate) const UTILIZATION_THRESHOLD: Flag = Flag {
+    name: "scaledown-utilization-threshold",
+    env: "SCALE_DOWN_UTILIZATION_THRESHOLD",
+    default: "0.75",
+    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
+    help: "Leave nodes alone that are used more than this; 1 is off",
+    ..FRACTION
+};
+pub(crate) const PRICE_IMPROVEMENT_FACTOR: Flag = Flag {
+    name: "consolidation-price-improvement-factor",
+    env: "CONSOLIDATION_PRICE_IMPROVEMENT_FACTOR",
+    default: "1.0",
+    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
+    help: "Replace nodes only by what costs less than this share of their price; 1 is any cheaper, 0 is never",
+    ..FRACTION
+};
+pub(crate) const SAVINGS_THRESHOLD: Flag = Flag {
+    name: "consolidation-savings-threshold",
+    env: "CONSOLIDATION_SAVINGS_THRESHOLD",
+    default: "0.01",
+    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
+    help: "Dollars per hour that have to be saved for each unit of disruption (about one pod); 0 is off",
+    expected: "a number of dollars, 0 or more",
+    ..NUMBER
+};
+pub(crate) const GRACE_PERIOD: Flag = Flag {
+    name: "consolidation-grace-period",
+    env: "CONSOLIDATION_GRACE_PERIOD",
+    default: "Never",
+    value: "DURATION",
+    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
+    help: "Time after a pod came or went during which a node is not consolidated; Never or 0s is off",
+    expected: "a duration such as 30m or 1h30m, or Never to switch it off",
+    ..NUMBER
+};
+
+pub(crate) const DISABLE_CLUSTER_STATE_OBSERVABILITY: Flag = Flag {
+    name: "disable-cluster-state-observability",
+    env: "DISABLE_CLUSTER_STATE_OBSERVABILITY",
+    heading: "Observability",
+    help: "Do without the metrics per pod, node and pool",
+    ..BOOL
+};
+
+pub(crate) const ENABLE_PROFILING: Flag = Flag {
+    name: "enable-profiling",
+    env: "ENABLE_PROFILING",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "Kerf has no profiling endpoints",
+    ..BOOL
+};
+pub(crate) const DISABLE_CONTROLLER_WARMUP: Flag = Flag {
+    name: "disable-controller-warmup",
+    env: "DISABLE_CONTROLLER_WARMUP",
+    default: "true",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "Kerf always watches the cluster while it waits for the lease",
+    ..BOOL
+};
+pub(crate) const IGNORE_DRA_REQUESTS: Flag = Flag {
+    name: "ignore-dra-requests",
+    env: "IGNORE_DRA_REQUESTS",
+    default: "true",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "Kerf does not have dynamic resource allocation yet",
+    ..BOOL
+};
+pub(crate) const MEMORY_LIMIT: Flag = Flag {
+    name: "memory-limit",
+    env: "MEMORY_LIMIT",
+    default: "-1",
+    value: "BYTES",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "Kerf has no garbage collector to restrain",
+    expected: "a whole number of bytes",
+    ..NUMBER
+};
+pub(crate) const LOG_ERROR_OUTPUT_PATHS: Flag = Flag {
+    name: "log-error-output-paths",
+    env: "LOG_ERROR_OUTPUT_PATHS",
+    default: "stderr",
+    value: "PATHS",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "The logger's own errors go to stderr",
+    ..TEXT
+};
+pub(crate) const KARPENTER_SERVICE: Flag = Flag {
+    name: "karpenter-service",
+    env: "KARPENTER_SERVICE",
+    value: "NAME",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "Name of the operator's Service",
+    ..TEXT
+};
+
+pub(crate) static ALL: [&Flag; 29] = [
+    &METRICS_PORT,
+    &HEALTH_PROBE_PORT,
+    &KUBE_CLIENT_QPS,
+    &KUBE_CLIENT_BURST,
+    &DISABLE_LEADER_ELECTION,
+    &LEADER_ELECTION_NAME,
+    &LEADER_ELECTION_NAMESPACE,
+    &LOG_LEVEL,
+    &LOG_FORMAT,
+    &LOG_OUTPUT_PATHS,
+    &BATCH_MAX_DURATION,
+    &BATCH_IDLE_DURATION,
+    &PREFERENCE_POLICY,
+    &MIN_VALUES_POLICY,
+    &SCHEDULER_CONFIG,
+    &CPU_REQUESTS,
+    &FEATURE_GATES,
+    &INSTANCE_TYPES_FILE_PATH,
+    &UTILIZATION_THRESHOLD,
+    &PRICE_IMPROVEMENT_FACTOR,
+    &SAVINGS_THRESHOLD,
+    &GRACE_PERIOD,
+    &DISABLE_CLUSTER_STATE_OBSERVABILITY,
+    &ENABLE_PROFILING,
+    &DISABLE_CONTROLLER_WARMUP,
+    &IGNORE_DRA_REQUESTS,
+    &MEMORY_LIMIT,
+    &LOG_ERROR_OUTPUT_PATHS,
+    &KARPENTER_SERVICE,
+];

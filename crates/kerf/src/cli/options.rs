@@ -1,0 +1,200 @@
+//! From texts to settings.
+
+use std::{ffi::OsString, fmt, str::FromStr, time::Duration};
+
+use clap::ArgMatches;
+use kerf_api::GoDuration;
+use kerf_controllers::{
+    Settings,
+    settings::{
+        Batching, ChurnControls, FeatureGates, LeaderElection, Millicores, PreferencePolicy,
+        parse_bool, parse_default_spread,
+    },
+};
+use kerf_model::MinValuesPolicy;
+use kerf_runtime::{
+    Bucket,
+    logging::{Logging, Output},
+};
+
+use super::{
+    flags::{self, Flag, Kind},
+    given,
+};
+
+/// What the operator was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) settings: Settings,
+    /// What it was told and will not do. To be logged: deployments made for Karpenter have to start.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The sentence that a wrong value gets: where it stands, what it is, what is allowed.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("invalid value {value:?} for {origin}: {problem}")]
+pub(crate) struct InvalidValue {
+    value: String,
+    origin: String,
+    problem: String,
+}
+
+impl Options {
+    pub(super) fn read(
+        matches: &ArgMatches,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, InvalidValue> {
+        let values = Values { matches, variable };
+        let mut warnings = Vec::new();
+
+        let gates = values.text(&flags::FEATURE_GATES);
+        let (gates, ignored) = FeatureGates::parse(&gates.text).map_err(|e| gates.refuse(e))?;
+        warnings.extend(ignored.iter().map(ToString::to_string));
+        if values.bool(&flags::ENABLE_PROFILING)? {
+            warnings.push("--enable-profiling: Kerf has no profiling endpoints".into());
+        }
+        values.bool(&flags::DISABLE_CONTROLLER_WARMUP)?;
+        if !values.bool(&flags::IGNORE_DRA_REQUESTS)? {
+            warnings.push(
+                "--ignore-dra-requests=false: Kerf does not have dynamic resource allocation yet"
+                    .into(),
+            );
+        }
+        values.parse::<i64>(&flags::MEMORY_LIMIT)?;
+
+        let spread = values.text(&flags::SCHEDULER_CONFIG);
+        let default_spread = parse_default_spread(&spread.text).map_err(|e| spread.refuse(e))?;
+
+        let settings = Settings {
+            metrics_port: values.parse(&flags::METRICS_PORT)?,
+            health_probe_port: values.parse(&flags::HEALTH_PROBE_PORT)?,
+            client_limit: values.client_limit()?,
+            logging: Logging {
+                level: values.parse(&flags::LOG_LEVEL)?,
+                format: values.parse(&flags::LOG_FORMAT)?,
+                outputs: values.map(&flags::LOG_OUTPUT_PATHS, outputs)?,
+            },
+            leader_election: values.leader_election()?,
+            cpu: Millicores::new(values.parse(&flags::CPU_REQUESTS)?),
+            observability: !values.bool(&flags::DISABLE_CLUSTER_STATE_OBSERVABILITY)?,
+            batching: Batching {
+                idle: values.map(&flags::BATCH_IDLE_DURATION, duration)?,
+                max: values.map(&flags::BATCH_MAX_DURATION, duration)?,
+            },
+            preference_policy: values.map(&flags::PREFERENCE_POLICY, |text| match text {
+                "Respect" => Some(PreferencePolicy::Respect),
+                "Ignore" => Some(PreferencePolicy::Ignore),
+                _ => None,
+            })?,
+            min_values_policy: values.map(&flags::MIN_VALUES_POLICY, |text| match text {
+                "Strict" => Some(MinValuesPolicy::Strict),
+                "BestEffort" => Some(MinValuesPolicy::BestEffort),
+                _ => None,
+            })?,
+            gates,
+            default_spread,
+            churn: ChurnControls {
+                utilization_threshold: values.parse(&flags::UTILIZATION_THRESHOLD)?,
+                price_improvement_factor: values.parse(&flags::PRICE_IMPROVEMENT_FACTOR)?,
+                savings_threshold: values.parse(&flags::SAVINGS_THRESHOLD)?,
+                grace_period: values.parse(&flags::GRACE_PERIOD)?,
+            },
+            instance_types_file: not_empty(values.text(&flags::INSTANCE_TYPES_FILE_PATH).text)
+                .map(Into::into),
+        };
+        Ok(Self { settings, warnings })
+    }
+}
+
+/// Where the texts come from: the flag, else its environment variable, else the default.
+struct Values<'a, V> {
+    matches: &'a ArgMatches,
+    variable: V,
+}
+
+impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
+    fn text(&self, flag: &'static Flag) -> Written {
+        if let Some(text) = given(self.matches, flag) {
+            return Written { text: text.to_owned(), flag, origin: Origin::Flag };
+        }
+        let variable = (self.variable)(flag.env).map(|text| text.to_string_lossy().into_owned());
+        match variable.filter(|text| flag.kind == Kind::Text || !text.is_empty()) {
+            Some(text) => Written { text, flag, origin: Origin::Variable },
+            None => Written { text: flag.default.to_owned(), flag, origin: Origin::Default },
+        }
+    }
+
+    fn map<T>(
+        &self,
+        flag: &'static Flag,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, InvalidValue> {
+        let written = self.text(flag);
+        read(&written.text)
+            .ok_or_else(|| written.refuse(format_args!("expected {}", flag.expected)))
+    }
+
+    fn parse<T: FromStr>(&self, flag: &'static Flag) -> Result<T, InvalidValue> {
+        self.map(flag, |text| text.parse().ok())
+    }
+
+    /// Variables know more spellings than flags. That is how Karpenter has it.
+    fn bool(&self, flag: &'static Flag) -> Result<bool, InvalidValue> {
+        let from_flag = given(self.matches, flag).is_some();
+        self.map(flag, |text| if from_flag { text.parse().ok() } else { parse_bool(text) })
+    }
+
+    fn client_limit(&self) -> Result<Option<Bucket>, InvalidValue> {
+        let positive = |number: i64| u32::try_from(number).ok().filter(|number| *number > 0);
+        let burst =
+            self.map(&flags::KUBE_CLIENT_BURST, |text| text.parse().ok().and_then(positive))?;
+        self.map(&flags::KUBE_CLIENT_QPS, |text| match text.parse::<i64>().ok()? {
+            ..0 => Some(None),
+            number => positive(number).map(|per_second| Some(Bucket { per_second, burst })),
+        })
+    }
+
+    fn leader_election(&self) -> Result<Option<LeaderElection>, InvalidValue> {
+        let lease = self.map(&flags::LEADER_ELECTION_NAME, |name| not_empty(name.to_owned()))?;
+        let namespace = not_empty(self.text(&flags::LEADER_ELECTION_NAMESPACE).text);
+        let disabled = self.bool(&flags::DISABLE_LEADER_ELECTION)?;
+        Ok((!disabled).then_some(LeaderElection { lease, namespace }))
+    }
+}
+
+/// A text and where it stands.
+struct Written {
+    text: String,
+    flag: &'static Flag,
+    origin: Origin,
+}
+
+enum Origin {
+    Flag,
+    Variable,
+    Default,
+}
+
+impl Written {
+    fn refuse(&self, problem: impl fmt::Display) -> InvalidValue {
+        let Flag { name, env, .. } = self.flag;
+        let origin = match self.origin {
+            Origin::Flag | Origin::Default => format!("--{name}"),
+            Origin::Variable => format!("the environment variable {env} (--{name})"),
+        };
+        InvalidValue { value: self.text.clone(), origin, problem: problem.to_string() }
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    text.parse().ok().map(|duration: GoDuration| duration.as_duration())
+}
+
+fn outputs(paths: &str) -> Option<Vec<Output>> {
+    let path = |path: &str| not_empty(path.trim().to_owned()).map(|path| Output::from(&*path));
+    paths.split(',').map(path).collect()
+}
+
+fn not_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,213 @@
+//! `kerf run`: from settings to a running operator, and back.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use kerf_api::{NodeClaim, NodePool};
+use kerf_controllers::{Operator, Settings, operator};
+use kerf_provider::{
+    CloudProvider,
+    kwok::{self, CatalogueFileError, KwokProvider},
+};
+use kerf_runtime::{
+    Clock, Metrics,
+    client::{self, Connection, RequestMetrics},
+    crds::{self, Crd},
+    election::{Candidate, Election, Lost, Timing},
+    logging, shutdown,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::cli::{COMMIT, Options, VERSION};
+use endpoints::Endpoints;
+
+mod endpoints;
+
+/// How long the controllers may take to finish what they are at.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Why the operator stopped without being asked to.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Logging(#[from] logging::Error),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error("cannot listen on port {port} (--{flag}): {source}")]
+    Listen { port: u16, flag: &'static str, source: io::Error },
+    #[error(transparent)]
+    Connection(#[from] client::Error),
+    #[error(transparent)]
+    InstanceTypes(#[from] CatalogueFileError),
+    #[error("{0}; install them with: kerf crds | kubectl apply -f -")]
+    Crds(#[from] crds::Missing),
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    #[error(transparent)]
+    Operator(#[from] operator::OperatorError),
+    #[error("the controllers did not stop within {GRACE:?}")]
+    NotDrained,
+}
+
+pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Err(error) = options.settings.logging.start(COMMIT) {
+        eprintln!("kerf: {error}");
+        return ExitCode::FAILURE;
+    }
+    info!(version = VERSION, "starting");
+    for warning in &options.warnings {
+        warn!("{warning}");
+    }
+    for spread in &options.settings.default_spread {
+        let (key, skew, when) = (&spread.topology_key, spread.max_skew, &spread.when_unsatisfiable);
+        info!(key, skew, when, "spreading pods that have no spread constraints");
+    }
+    match in_runtime(operate(&options.settings)) {
+        Ok(()) => {
+            info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn in_runtime(operator: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let runtime = tokio::runtime::Runtime::new().map_err(Error::Runtime)?;
+    let result = runtime.block_on(operator);
+    // A name lookup that hangs is no reason to stay.
+    runtime.shutdown_background();
+    result
+}
+
+async fn operate(settings: &Settings) -> Result<(), Error> {
+    let stop = shutdown::on_signals().map_err(Error::Runtime)?;
+    let metrics = Metrics::default();
+    let endpoints = Endpoints::open(settings, &metrics).await?;
+    let instance_types = match &settings.instance_types_file {
+        Some(path) => kwok::from_file(path)?,
+        None => kwok::generated(),
+    };
+
+    let config = client::config().await?;
+    let url = config.cluster_url.to_string();
+    let namespace = client::own_namespace(&config);
+    let user_agent = format!("kerf/{VERSION}");
+    let requests = RequestMetrics::register(&metrics);
+    let connection = Connection { config, user_agent: &user_agent, metrics: &requests };
+    let client = connection.client(settings.client_limit)?;
+    let clock = Clock::system();
+    let provider = Arc::new(KwokProvider::new(client.clone(), instance_types));
+
+    let required = required(&*provider);
+    tokio::select! {
+        answer = crds::await_all(&client, &url, &required) => answer?,
+        () = stop.cancelled() => return Ok(()),
+    }
+    endpoints.crds.send_replace(true);
+
+    let election = match &settings.leader_election {
+        None => None,
+        Some(wanted) => {
+            let candidate = Candidate {
+                namespace: wanted.namespace.clone().unwrap_or(namespace),
+                lease: wanted.lease.clone(),
+                identity: identity(),
+                timing: Timing::default(),
+                seed: random(),
+            };
+            let client = connection.election_client()?;
+            Some(Election::new(client, candidate, clock.clone(), &metrics))
+        }
+    };
+    let operator = Operator {
+        client,
+        clock,
+        settings: settings.clone(),
+        provider: Arc::clone(&provider) as Arc<dyn CloudProvider>,
+        ready: endpoints.synced.clone(),
+    };
+    let elected = CancellationToken::new();
+    let work = stop.child_token();
+    let take_over = take_over(provider, elected.clone());
+    let controllers = Box::pin(operator::run(operator, take_over, work.clone()));
+    lead(election, elected, controllers, work, stop).await
+}
+
+/// Runs the controllers for as long as they may lead, and then gives the lease back.
+async fn lead(
+    mut election: Option<Election>,
+    elected: CancellationToken,
+    mut controllers: impl Future<Output = Result<(), operator::OperatorError>> + Unpin,
+    work: CancellationToken,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let leading = async {
+        let Some(election) = &mut election else {
+            elected.cancel();
+            return std::future::pending().await;
+        };
+        election.acquire().await;
+        elected.cancel();
+        election.keep().await
+    };
+    let overdue = async {
+        stop.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    let outcome = tokio::select! {
+        result = &mut controllers => result.map_err(Error::from),
+        lost = leading => {
+            // Another operator may lead soon. What the controllers are at may end until then.
+            work.cancel();
+            let _ = tokio::time::timeout(Timing::default().rest(), &mut controllers).await;
+            return Err(lost.into());
+        }
+        // Not released: something may still be at work.
+        () = overdue => return Err(Error::NotDrained),
+    };
+    if let Some(election) = &mut election {
+        election.release().await;
+    }
+    outcome
+}
+
+/// Goes on where the last leader stopped, and only then lets the controllers begin.
+async fn take_over(provider: Arc<KwokProvider>, elected: CancellationToken) {
+    elected.cancelled().await;
+    match provider.resume().await {
+        Ok(0) => {}
+        Ok(launches) => info!(launches, "resumed launches that were under way"),
+        // Their claims time out and are replaced; no reason to do nothing at all.
+        Err(error) => warn!(%error, "cannot resume launches that were under way"),
+    }
+}
+
+/// Nothing works without these.
+fn required(provider: &dyn CloudProvider) -> Vec<Crd> {
+    let of_provider = provider.node_classes().iter().map(|class| Crd {
+        group: class.group.clone(),
+        version: class.version.clone(),
+        plural: class.plural.clone(),
+    });
+    [Crd::of::<NodePool>(), Crd::of::<NodeClaim>()].into_iter().chain(of_provider).collect()
+}
+
+/// Tells this process from all others that ever were.
+fn identity() -> String {
+    let host = hostname::get().unwrap_or_default();
+    format!("{}_{:016x}{:016x}", host.display(), random(), random())
+}
+
+/// From the operating system, by way of the keys that hash maps get.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}

@@ -1,0 +1,76 @@
+//! The operator's metrics and probes.
+
+use kerf_controllers::Settings;
+use kerf_runtime::{
+    Metrics,
+    admin::{self, Check},
+};
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
+use tokio::{net::TcpListener, sync::watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::info;
+
+use super::Error;
+use crate::cli::{COMMIT, VERSION};
+
+/// Served until it is dropped.
+pub(super) struct Endpoints {
+    /// Whether the API server is there and has the custom resources.
+    pub(super) crds: watch::Sender<bool>,
+    /// Whether the operator knows the cluster.
+    pub(super) synced: watch::Sender<bool>,
+    _serving: DropGuard,
+}
+
+impl Endpoints {
+    pub(super) async fn open(settings: &Settings, metrics: &Metrics) -> Result<Self, Error> {
+        let (crds, synced) = (watch::Sender::new(false), watch::Sender::new(false));
+        register_build_info(metrics);
+        let ready = vec![
+            check("manager", "the caches are not synced yet", &synced),
+            check("crd", "the custom resources have not been found yet", &crds),
+            Check::ping("readyz"),
+        ];
+        let probes = admin::probe_routes(vec![Check::ping("healthz")], ready);
+
+        let stop = CancellationToken::new();
+        let listener = listen(settings.metrics_port, "metrics-port").await?;
+        tokio::spawn(admin::serve(listener, admin::metrics_routes(metrics.clone()), stop.clone()));
+        let listener = listen(settings.health_probe_port, "health-probe-port").await?;
+        tokio::spawn(admin::serve(listener, probes, stop.clone()));
+        Ok(Self { crds, synced, _serving: stop.drop_guard() })
+    }
+}
+
+fn check(name: &'static str, reason: &'static str, state: &watch::Sender<bool>) -> Check {
+    let state = state.subscribe();
+    Check::new(name, move || if *state.borrow() { Ok(()) } else { Err(reason) })
+}
+
+async fn listen(port: u16, flag: &'static str) -> Result<TcpListener, Error> {
+    let failed = |source| Error::Listen { port, flag, source };
+    let listener = admin::listen(port).await.map_err(failed)?;
+    // The port is worth a line because 0 means any.
+    let port = listener.local_addr().map_err(failed)?.port();
+    info!(flag, port, "listening");
+    Ok(listener)
+}
+
+/// Under the name that dashboards know. There is no Go version to tell: an absent label reads as empty.
+fn register_build_info(metrics: &Metrics) {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let labels = vec![
+        ("version", VERSION),
+        ("goarch", architecture),
+        ("commit", COMMIT.unwrap_or_default()),
+    ];
+    let family = Family::<Vec<(&str, &str)>, Gauge>::default();
+    family.get_or_create(&labels).set(1);
+    metrics.register(|registry| {
+        registry.register("karpenter_build_info", "What this process was built from", family);
+    });
+}

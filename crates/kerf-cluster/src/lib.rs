@@ -5,9 +5,11 @@
 
 mod changes;
 pub mod do_not_disrupt;
+pub mod machine;
 mod node_class;
 mod objects;
 pub mod pods;
+mod totals;
 pub mod view;
 
 use std::{

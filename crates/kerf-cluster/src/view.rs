@@ -3,18 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        apps::v1::DaemonSet,
-        core::v1::{self as core, Node, Taint},
-    },
-    apimachinery::pkg::api::resource::Quantity,
-};
-use kerf_api::{
-    NodeClaim, NodePool, NodeSelectorRequirement,
-    conditions::{Conditioned, INSTANCE_TERMINATING},
-    labels, taints,
-};
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
+use kerf_api::{NodePool, NodeSelectorRequirement};
 use kerf_model::{
     InstanceType, KnownLabels, Operator, Requirement, Requirements, Resources,
     pod::{PodError, with_limits_as_requests},
@@ -23,7 +13,12 @@ use kerf_model::{
 };
 use kube_core::ResourceExt;
 
-use crate::{Cluster, do_not_disrupt::Protection, pods};
+use crate::{
+    Cluster,
+    do_not_disrupt::Protection,
+    machine::{Machine, UnreadableMachine},
+    pods,
+};
 
 /// An object that holds something the model cannot read. The API server lets none of it through, so seeing one means
 /// that a CRD or an admission plugin is not what we think it is.
@@ -31,47 +26,53 @@ use crate::{Cluster, do_not_disrupt::Protection, pods};
 pub enum Unreadable {
     #[error(transparent)]
     Pod(#[from] PodError),
-    #[error("reading {kind} {name}: {source}")]
-    Resources { kind: &'static str, name: String, source: ResourcesError },
+    #[error(transparent)]
+    Machine(#[from] UnreadableMachine),
+    #[error("reading the limits of NodePool {pool}: {source}")]
+    Limits { pool: String, source: ResourcesError },
 }
 
 impl Cluster {
-    /// Every node, and every claim whose node has yet to appear.
+    /// Every machine with its pods.
     pub fn node_views(&self, known: &KnownLabels) -> Result<Vec<Arc<snapshot::Node>>, Unreadable> {
-        let of_nodes = self.nodes.values().map(|node| {
-            let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-            let claim = self.claim_of(provider_id.unwrap_or_default()).ok().map(Arc::as_ref);
-            let mut view = view(Some(node), claim)?;
-            let on_node = self.pods_on(&view.name).filter(|pod| !pods::is_terminal(pod));
-            let on_node = on_node.map(|pod| kerf_model::Pod::from_api(pod, known).map(Arc::new));
-            view.pods = on_node.collect::<Result<_, _>>()?;
-            Ok(Arc::new(view))
-        });
-        let in_flight = self.claims.values().filter(|claim| {
-            let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
-            !provider_id.is_empty() && self.nodes_of(provider_id).next().is_none()
-        });
-        let of_claims = in_flight.map(|claim| Ok(Arc::new(view(None, Some(claim))?)));
-        of_nodes.chain(of_claims).collect()
+        self.machines().map(|machine| self.node_view(machine, known).map(Arc::new)).collect()
+    }
+
+    fn node_view(
+        &self,
+        machine: Machine<'_>,
+        known: &KnownLabels,
+    ) -> Result<snapshot::Node, Unreadable> {
+        let name = machine.name();
+        let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
+        let on_node = on_node.filter(|pod| !pods::is_terminal(pod));
+        let on_node = on_node.map(|pod| kerf_model::Pod::from_api(pod, known).map(Arc::new));
+        Ok(snapshot::Node {
+            claim: machine.claim.map(|claim| claim.name_any()),
+            pool: machine.pool().map(str::to_owned),
+            labels: machine.labels().cloned().unwrap_or_default(),
+            taints: machine.taints().into_iter().map(Into::into).collect(),
+            capacity: machine.capacity()?,
+            allocatable: machine.allocatable()?,
+            pods: on_node.collect::<Result<_, _>>()?,
+            initialized: machine.is_initialized(),
+            exists: machine.node.is_some(),
+            deleting: machine.is_leaving(),
+            settling: false,
+            volume_limits: BTreeMap::new(),
+            name,
+        })
     }
 
     /// Pods that need a place: those without one, and those that are about to lose theirs.
     pub fn pods_to_place(&self, now: Timestamp) -> Vec<Arc<core::Pod>> {
         let pending = self.pods.values().filter(|pod| pods::is_provisionable(pod)).cloned();
-        let leaving = self.nodes.values().filter(|node| self.is_leaving(node));
+        let leaving = self.nodes.values().filter(|node| self.machine_of(node).is_leaving());
         let on_leaving = leaving
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
         let displaced = on_leaving
             .filter(|pod| pods::is_reschedulable(pod) && !Protection::of(pod, now).is_active());
         pending.chain(displaced.cloned()).collect()
-    }
-
-    fn is_leaving(&self, node: &Node) -> bool {
-        let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-        match self.claim_of(provider_id.unwrap_or_default()) {
-            Ok(claim) => is_deleting(claim),
-            Err(_) => node.metadata.deletion_timestamp.is_some(),
-        }
     }
 }
 
@@ -91,7 +92,8 @@ pub fn pool_view(
         labels,
         requirements: requirements(&template.spec.requirements, known),
         taints: template.spec.taints.iter().flatten().map(Into::into).collect(),
-        limits: resources("NodePool", pool.name_any(), Some(&pool.spec.limits))?,
+        limits: Resources::from_api(&pool.spec.limits)
+            .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?,
         instance_types,
     })
 }
@@ -135,99 +137,11 @@ pub fn daemon_view(
     Ok(kerf_model::Pod::from_api(&pod, known)?)
 }
 
-fn view(node: Option<&Node>, claim: Option<&NodeClaim>) -> Result<snapshot::Node, Unreadable> {
-    let on_node = |label| node.is_some_and(|node| is_true(node.labels().get(label)));
-    let registered = claim.is_none() || on_node(labels::REGISTERED);
-    let initialized = claim.is_none() || on_node(labels::INITIALIZED);
-    // Until a node is registered, what the claim promises is truer than what the node says of itself.
-    let by_claim = claim.filter(|_| node.is_none() || !registered);
-    let node_labels = match (by_claim, node) {
-        (Some(claim), _) => claim.labels().clone(),
-        (None, Some(node)) => node.labels().clone(),
-        (None, None) => BTreeMap::new(),
-    };
-    let kind = if node.is_some() { "Node" } else { "NodeClaim" };
-    let name = node.map(ResourceExt::name_any).or(claim.map(ResourceExt::name_any));
-    let name = name.unwrap_or_default();
-    let node_status = node.and_then(|node| node.status.as_ref());
-    let claim_status = claim.and_then(|claim| claim.status.as_ref());
-    let amounts = |of_node: Option<&BTreeMap<String, Quantity>>,
-                   of_claim: Option<&BTreeMap<String, Quantity>>|
-     -> Result<Resources, Unreadable> {
-        let of_node = resources(kind, name.clone(), of_node)?;
-        if initialized {
-            return Ok(of_node);
-        }
-        // A kubelet reports devices as zero until their driver runs.
-        let promised = resources(kind, name.clone(), of_claim)?;
-        let reported = of_node.iter().filter(|(_, amount)| !amount.is_zero()).collect();
-        Ok(promised.overridden_by(&reported))
-    };
-    Ok(snapshot::Node {
-        claim: claim.map(ResourceExt::name_any),
-        pool: node_labels.get(labels::NODE_POOL).cloned(),
-        taints: taints_for_pods(node, claim, registered, initialized),
-        capacity: amounts(
-            node_status.and_then(|status| status.capacity.as_ref()),
-            claim_status.map(|status| &status.capacity),
-        )?,
-        allocatable: amounts(
-            node_status.and_then(|status| status.allocatable.as_ref()),
-            claim_status.map(|status| &status.allocatable),
-        )?,
-        labels: node_labels,
-        pods: Vec::new(),
-        initialized,
-        exists: node.is_some(),
-        deleting: match (claim, node) {
-            (Some(claim), _) => is_deleting(claim),
-            (None, Some(node)) => node.metadata.deletion_timestamp.is_some(),
-            (None, None) => false,
-        },
-        settling: false,
-        volume_limits: BTreeMap::new(),
-        name,
-    })
-}
-
-/// The taints that pods have to tolerate: those that go away while a node starts do not count.
-fn taints_for_pods(
-    node: Option<&Node>,
-    claim: Option<&NodeClaim>,
-    registered: bool,
-    initialized: bool,
-) -> Vec<kerf_model::Taint> {
-    let of_node = node.and_then(|node| node.spec.as_ref()?.taints.as_deref());
-    let of_claim = claim.and_then(|claim| claim.spec.taints.as_deref());
-    let all = if claim.is_some() && !registered { of_claim } else { of_node.or(of_claim) };
-    let startup = claim.and_then(|claim| claim.spec.startup_taints.as_deref()).unwrap_or_default();
-    let goes_away = |taint: &Taint| {
-        taints::is_ephemeral(taint) || startup.iter().any(|startup| taints::same(startup, taint))
-    };
-    let all = all.unwrap_or_default().iter();
-    all.filter(|taint| initialized || !goes_away(taint)).map(Into::into).collect()
-}
-
-fn is_deleting(claim: &NodeClaim) -> bool {
-    claim.metadata.deletion_timestamp.is_some() || claim.is_true(INSTANCE_TERMINATING)
-}
-
-fn is_true(value: Option<&String>) -> bool {
-    value.is_some_and(|value| value == "true")
-}
-
-fn resources(
-    kind: &'static str,
-    name: String,
-    map: Option<&BTreeMap<String, Quantity>>,
-) -> Result<Resources, Unreadable> {
-    let Some(map) = map else { return Ok(Resources::new()) };
-    Resources::from_api(map).map_err(|source| Unreadable::Resources { kind, name, source })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::Node;
+    use kerf_api::NodeClaim;
     use serde_json::{Value, json};
 
     fn node(labels: &Value, taints: &Value, allocatable: &Value) -> Node {

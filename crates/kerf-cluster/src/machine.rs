@@ -1,0 +1,140 @@
+//! A machine: a Node, the NodeClaim it was launched for, or both.
+//!
+//! While a machine starts, its claim knows more than its Node: what was promised holds until the Node has caught up.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::{Node, Taint},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, INSTANCE_TERMINATING},
+    labels, taints,
+};
+use kerf_model::{Resources, resources::ResourcesError};
+use kube_core::ResourceExt;
+
+use crate::Cluster;
+
+/// At least one of the two is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    pub node: Option<&'a Arc<Node>>,
+    /// A machine without a claim is not ours.
+    pub claim: Option<&'a Arc<NodeClaim>>,
+}
+
+/// An amount that is not a quantity. The API server lets none through.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("reading the resources of {machine}: {source}")]
+pub struct UnreadableMachine {
+    machine: String,
+    source: ResourcesError,
+}
+
+impl Cluster {
+    /// Every node, and every launched claim whose node has yet to appear.
+    pub fn machines(&self) -> impl Iterator<Item = Machine<'_>> {
+        let nodes = self.nodes.values().map(|node| self.machine_of(node));
+        let in_flight = self.claims.values().filter(|claim| {
+            let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+            !provider_id.is_empty() && self.nodes_of(provider_id).next().is_none()
+        });
+        nodes.chain(in_flight.map(|claim| Machine { node: None, claim: Some(claim) }))
+    }
+
+    pub fn machine_of<'a>(&'a self, node: &'a Arc<Node>) -> Machine<'a> {
+        let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        Machine { node: Some(node), claim: self.claim_of(provider_id.unwrap_or_default()).ok() }
+    }
+}
+
+impl Machine<'_> {
+    pub fn name(&self) -> String {
+        let name = self.node.map(|node| node.name_any());
+        name.or(self.claim.map(|claim| claim.name_any())).unwrap_or_default()
+    }
+
+    pub fn pool(&self) -> Option<&str> {
+        self.labels()?.get(labels::NODE_POOL).map(String::as_str)
+    }
+
+    pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        match (self.claim, self.node) {
+            (Some(claim), _) if !self.is_registered() => claim.metadata.labels.as_ref(),
+            (_, Some(node)) => node.metadata.labels.as_ref(),
+            (_, None) => None,
+        }
+    }
+
+    pub fn is_registered(&self) -> bool {
+        self.claim.is_none() || self.is_labelled(labels::REGISTERED)
+    }
+
+    pub fn is_initialized(&self) -> bool {
+        self.claim.is_none() || self.is_labelled(labels::INITIALIZED)
+    }
+
+    /// On its way out. A node whose claim stays is drained by whoever deleted it, and comes back.
+    pub fn is_leaving(&self) -> bool {
+        match (self.claim, self.node) {
+            (Some(claim), _) => {
+                claim.metadata.deletion_timestamp.is_some() || claim.is_true(INSTANCE_TERMINATING)
+            }
+            (None, Some(node)) => node.metadata.deletion_timestamp.is_some(),
+            (None, None) => false,
+        }
+    }
+
+    pub fn capacity(&self) -> Result<Resources, UnreadableMachine> {
+        let node = self.node.and_then(|node| node.status.as_ref()?.capacity.as_ref());
+        self.amounts(node, self.claim.and_then(|claim| claim.status.as_ref()).map(|s| &s.capacity))
+    }
+
+    pub fn allocatable(&self) -> Result<Resources, UnreadableMachine> {
+        let node = self.node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
+        self.amounts(
+            node,
+            self.claim.and_then(|claim| claim.status.as_ref()).map(|s| &s.allocatable),
+        )
+    }
+
+    /// The taints that pods have to tolerate: those that go away while a node starts do not count.
+    pub fn taints(&self) -> Vec<&Taint> {
+        let of_node = self.node.and_then(|node| node.spec.as_ref()?.taints.as_deref());
+        let of_claim = self.claim.and_then(|claim| claim.spec.taints.as_deref());
+        let all = if self.is_registered() { of_node } else { of_claim }.unwrap_or_default();
+        let startup = self.claim.and_then(|claim| claim.spec.startup_taints.as_deref());
+        let goes_away = |taint: &Taint| {
+            let startup = startup.unwrap_or_default();
+            taints::is_ephemeral(taint) || startup.iter().any(|one| taints::same(one, taint))
+        };
+        let initialized = self.is_initialized();
+        all.iter().filter(|taint| initialized || !goes_away(taint)).collect()
+    }
+
+    fn amounts(
+        &self,
+        of_node: Option<&BTreeMap<String, Quantity>>,
+        of_claim: Option<&BTreeMap<String, Quantity>>,
+    ) -> Result<Resources, UnreadableMachine> {
+        let read = |map: Option<&BTreeMap<String, Quantity>>| match map {
+            None => Ok(Resources::new()),
+            Some(map) => Resources::from_api(map)
+                .map_err(|source| UnreadableMachine { machine: self.name(), source }),
+        };
+        let reported = read(of_node)?;
+        if self.is_initialized() {
+            return Ok(reported);
+        }
+        // A kubelet reports devices as zero until their driver runs.
+        let reported = reported.iter().filter(|(_, amount)| !amount.is_zero()).collect();
+        Ok(read(of_claim)?.overridden_by(&reported))
+    }
+
+    fn is_labelled(&self, label: &str) -> bool {
+        self.node.is_some_and(|node| node.labels().get(label).is_some_and(|value| value == "true"))
+    }
+}

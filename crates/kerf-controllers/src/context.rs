@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClassReference, NodePool};
+use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
 use kerf_runtime::{Clock, events::Recorder};
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
@@ -39,6 +40,11 @@ impl Context {
 
     pub(crate) fn pools(&self) -> Api<NodePool> {
         Api::all(self.client.clone())
+    }
+
+    pub(crate) fn known_labels(&self) -> KnownLabels {
+        let well_known = self.provider.label_rules().well_known().clone();
+        KnownLabels { well_known, ..KnownLabels::default() }
     }
 
     /// The claim of that name, if it is there and ours.

@@ -38,20 +38,23 @@ pub(crate) struct Controllers {
 }
 
 impl Controllers {
-    pub(crate) fn add<R: Reconciler>(&mut self, reconciler: R) {
+    /// Adds a controller; others can add names to the queue that is returned.
+    pub(crate) fn add<R: Reconciler>(&mut self, reconciler: R) -> Queue<String> {
         let queue = Queue::new();
         let reconciler = Arc::new(reconciler);
         self.on_change({
             let (queue, reconciler) = (queue.clone(), Arc::clone(&reconciler));
             move |change, cluster| reconciler.concerns(change, cluster, &queue)
         });
+        let work = queue.clone();
         self.add_task(R::WORKERS.controller, move |context, stop| async move {
             let (context, reconciler) = (&*context, &*reconciler);
             let reconcile = |name: String| async move {
                 unless_outdated(reconciler.reconcile(context, &name).await)
             };
-            queue.run(R::WORKERS, stop, reconcile).await;
+            work.run(R::WORKERS, stop, reconcile).await;
         });
+        queue
     }
 
     /// Something that runs beside the controllers and ends with them.

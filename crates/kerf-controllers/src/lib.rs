@@ -3,10 +3,12 @@
 //! Each reads the index, decides with the pure crates, and writes with optimistic locking. The client, the clock and the
 //! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
+mod claim_conditions;
 mod context;
 mod controller;
 mod error;
 mod expiration;
+mod garbage_collection;
 mod hydration;
 mod index;
 mod lifecycle;

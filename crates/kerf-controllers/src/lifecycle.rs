@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use kerf_api::{
     NodeClaim, TERMINATION_FINALIZER,
-    conditions::{Conditioned, Status},
+    conditions::{Conditioned, REGISTERED, Status},
+    labels,
 };
 use kerf_cluster::{Change, Cluster};
 use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
@@ -23,12 +24,13 @@ use crate::{
     context::Context,
     controller::Reconciler,
     error::{Result, Tried},
+    pool::registration_health::{self, RegistrationHealth},
 };
 
-/// What a step found.
+/// What comes after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The next step may look at the claim.
+    /// The next one.
     Next,
     /// Look again after this time even if nothing happens.
     Again(Duration),
@@ -36,7 +38,11 @@ enum Step {
     Deleted,
 }
 
-pub(crate) struct Lifecycle;
+pub(crate) struct Lifecycle {
+    pub(crate) health: RegistrationHealth,
+    /// Pools that have something new to say about their health.
+    pub(crate) pools: Queue<String>,
+}
 
 impl Reconciler for Lifecycle {
     const WORKERS: Workers = Workers::new("nodeclaim.lifecycle", 1000)
@@ -63,39 +69,55 @@ impl Reconciler for Lifecycle {
         if claim.metadata.deletion_timestamp.is_some() {
             return finalization::finalize(context, &claim).await;
         }
-        live(context, &claim).await
+        self.live(context, &claim).await
     }
 }
 
-async fn live(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
-    // Nothing is launched before the finalizer is written: it is what makes sure that an instance is never forgotten.
-    let claim = with_finalizer(context, claim).await?;
-    let mut changed = claim.clone();
-    let mut again: Option<Duration> = None;
-    let mut failure = None;
-    // A step that fails does not keep the next one from looking: a claim whose launch keeps failing still times out.
-    for step in [
-        launch::launch(context, &mut changed).await,
-        registration::register(context, &mut changed).await,
-        initialization::initialize(context, &mut changed).await,
-    ] {
-        match step {
-            Ok(Step::Next) => {}
-            Ok(Step::Again(after)) => again = Some(again.map_or(after, |again| again.min(after))),
-            Ok(Step::Deleted) => return Ok(Outcome::Done),
-            Err(error) => failure = failure.or(Some(error)),
+impl Lifecycle {
+    async fn live(&self, context: &Context, claim: &NodeClaim) -> Result<Outcome> {
+        // Nothing is launched before the finalizer is written: it is what makes sure that no instance is ever forgotten.
+        let claim = with_finalizer(context, claim).await?;
+        let mut changed = claim.clone();
+        let mut failure = None;
+        if let Step::Deleted = launch::launch(context, &mut changed).await.unwrap_or_else(|error| {
+            // A step that fails does not keep the next from looking: a claim that keeps failing still times out.
+            failure = Some(error);
+            Step::Next
+        }) {
+            return Ok(Outcome::Done);
+        }
+        for step in [
+            registration::register(context, &mut changed).await,
+            initialization::initialize(context, &mut changed).await,
+        ] {
+            failure = failure.or(step.err());
+        }
+        let again = liveness::check(context, &changed).await?;
+        if again == Step::Deleted {
+            self.note(context, &changed, Err(registration_health::failure(&changed)));
+            return Ok(Outcome::Done);
+        }
+        write_back(context, &claim, &changed).await?;
+        if !claim.is_true(REGISTERED) && changed.is_true(REGISTERED) {
+            self.note(context, &changed, Ok(()));
+        }
+        match (failure, again) {
+            (Some(error), _) => Err(error),
+            (None, Step::Again(after)) => Ok(Outcome::After(after)),
+            (None, _) => Ok(Outcome::Done),
         }
     }
-    match liveness::check(context, &changed).await? {
-        Step::Next => {}
-        Step::Again(after) => again = Some(again.map_or(after, |again| again.min(after))),
-        Step::Deleted => return Ok(Outcome::Done),
-    }
-    write_back(context, &claim, &changed).await?;
-    match (failure, again) {
-        (Some(error), _) => Err(error),
-        (None, Some(after)) => Ok(Outcome::After(after)),
-        (None, None) => Ok(Outcome::Done),
+
+    /// Notes how the launch ended, on the pool that asked for it. A pool of the same name that came later did not.
+    fn note(&self, context: &Context, claim: &NodeClaim, outcome: Result<(), (String, String)>) {
+        let name = claim.labels().get(labels::NODE_POOL);
+        let Some(pool) = name.and_then(|name| context.managed_pool(name)) else { return };
+        let uid = pool.uid().unwrap_or_default();
+        let owners = claim.owner_references();
+        if owners.iter().any(|owner| owner.kind == "NodePool" && owner.uid == uid) {
+            self.health.note(&uid, outcome);
+            self.pools.add(pool.name_any());
+        }
     }
 }
 

@@ -21,14 +21,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
+    claim_conditions::ClaimConditions,
     context::Context,
     controller::Controllers,
     expiration::Expiration,
+    garbage_collection,
     hydration::Hydration,
     index::Index,
     lifecycle::Lifecycle,
     pod_events::PodEvents,
-    pool::Pools,
+    pool::{Pools, registration_health::RegistrationHealth},
     provisioning::{self, Batcher},
     settings::Settings,
     termination::{Termination, eviction::Evictions},
@@ -99,12 +101,15 @@ pub async fn run(
 /// Every controller there is.
 fn controllers(clock: &Clock) -> Controllers {
     let mut controllers = Controllers::default();
-    let evictions = Evictions::default();
-    controllers.add(Pools);
-    controllers.add(Lifecycle);
+    let health = RegistrationHealth::default();
+    let pools = controllers.add(Pools { health: health.clone() });
+    controllers.add(Lifecycle { health, pools });
     controllers.add(Hydration);
     controllers.add(PodEvents::new(clock.clone()));
+    controllers.add(ClaimConditions::default());
     controllers.add(Expiration);
+    controllers.add_task("nodeclaim.garbagecollection", garbage_collection::run);
+    let evictions = Evictions::default();
     controllers.add(Termination { evictions: evictions.clone() });
     controllers.add_task("eviction-queue", |context, stop| evictions.run(context, stop));
     let batcher = Batcher::default();

@@ -1,14 +1,22 @@
-//! The state of a NodePool: its drift hash, whether it is valid, and whether its NodeClass can be used.
+//! The state of a NodePool: its drift hash, whether it is valid, whether its NodeClass can be used, how its nodes come up and
+//! what they amount to.
+
+pub(crate) mod registration_health;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use kerf_api::{
     NodePool, annotations,
     conditions::{Conditioned, NODE_CLASS_READY, VALIDATION_SUCCEEDED},
     hash::HASH_VERSION,
+    labels,
     validation::validate_node_pool,
 };
-use kerf_cluster::{Change, Cluster, NodeClass};
+use kerf_cluster::{Change, Cluster, NodeClass, view::Unreadable};
 use kerf_runtime::{Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
+
+use registration_health::RegistrationHealth;
 
 use crate::{
     context::Context,
@@ -16,12 +24,14 @@ use crate::{
     error::{Result, Tried},
 };
 
-pub(crate) struct Pools;
+pub(crate) struct Pools {
+    pub(crate) health: RegistrationHealth,
+}
 
 impl Reconciler for Pools {
     const WORKERS: Workers = Workers::new("nodepool", 10);
 
-    /// A pool is looked at when it changes and when its NodeClass does.
+    /// A pool is looked at when it changes, when its NodeClass does, and when it gains or loses a node.
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
         match change {
             Change::NodePool(delta) => queue.add(delta.key.name.clone()),
@@ -32,6 +42,12 @@ impl Reconciler for Pools {
                         queue.add(key.name.clone());
                     }
                 }
+            }
+            Change::Node(delta) => {
+                count_soon(queue, delta.either().map(|node| node.labels()));
+            }
+            Change::NodeClaim(delta) => {
+                count_soon(queue, delta.either().map(|claim| claim.labels()));
             }
             _ => {}
         }
@@ -48,12 +64,31 @@ impl Reconciler for Pools {
             .insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
         set_validation(context, &mut changed);
         set_node_class_ready(context, &mut changed, class.as_deref());
+        self.health.update(&mut changed, class.as_deref(), context.now());
+        count(&context.index.read(), &mut changed)?;
 
         patch::patch_both(&context.pools(), &pool, &changed)
             .await
             .tried(|| format!("updating NodePool {name}"))?;
         Ok(Outcome::Done)
     }
+}
+
+/// Nodes come and go in crowds; their pool is counted once for all of them.
+const COUNT_AFTER: Duration = Duration::from_secs(1);
+
+fn count_soon(queue: &Queue<String>, labels: Option<&BTreeMap<String, String>>) {
+    if let Some(pool) = labels.and_then(|labels| labels.get(labels::NODE_POOL)) {
+        queue.add_after(pool.clone(), COUNT_AFTER);
+    }
+}
+
+fn count(cluster: &Cluster, pool: &mut NodePool) -> Result<()> {
+    let resources = cluster.pool_resources(&pool.name_any()).map_err(Unreadable::from)?;
+    let status = pool.status.get_or_insert_default();
+    status.nodes = resources.amount("nodes").units();
+    status.resources = resources.to_api();
+    Ok(())
 }
 
 fn set_validation(context: &Context, pool: &mut NodePool) {

@@ -105,7 +105,7 @@ async fn provision(context: &Context) -> Result<bool> {
 }
 
 async fn create(context: &Context, pool: &NodePool, planned: &PlannedClaim) -> Result<()> {
-    let known = snapshot::known_labels(context);
+    let known = context.known_labels();
     let claim = claims::build(pool, planned, &known, context.provider.label_rules());
     let created = context
         .claims()

@@ -53,6 +53,8 @@ pub trait CloudProvider: Debug + Send + Sync {
 pub struct Launched {
     pub provider_id: String,
     pub image_id: String,
+    /// The UID of the claim it was launched for, when the provider wrote it down: what is nobody's can be found by it.
+    pub claim_uid: Option<String>,
     /// The name of its Node, when the provider knows it.
     pub node_name: Option<String>,
     /// Labels that hold for the instance: its type, zone, capacity type and so on.

@@ -13,7 +13,7 @@ use kerf_runtime::{Lock, patch};
 use kube::ResourceExt;
 use tracing::info;
 
-use super::{Step, is_settled};
+use super::is_settled;
 use crate::{
     context::Context,
     error::{Result, Tried},
@@ -46,9 +46,9 @@ impl Waiting {
     }
 }
 
-pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
+pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Result<()> {
     if is_settled(context, claim, INITIALIZED) || !claim.is_true(REGISTERED) {
-        return Ok(Step::Next);
+        return Ok(());
     }
     let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
     let node = context.index.read().node_of(&provider_id.unwrap_or_default()).cloned().ok();
@@ -77,7 +77,7 @@ pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Resu
             claim.condition_set(context.now()).set_true(INITIALIZED);
         }
     }
-    Ok(Step::Next)
+    Ok(())
 }
 
 fn check(node: &Node, claim: &NodeClaim) -> Result<(), Waiting> {

@@ -18,15 +18,15 @@ use kerf_runtime::{
 use kube::{Resource, ResourceExt};
 use tracing::info;
 
-use super::{Step, is_settled};
+use super::is_settled;
 use crate::{
     context::Context,
     error::{Result, Tried},
 };
 
-pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
+pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<()> {
     if is_settled(context, claim, REGISTERED) {
-        return Ok(Step::Next);
+        return Ok(());
     }
     let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
     let found = context.index.read().node_of(&provider_id.unwrap_or_default()).cloned();
@@ -36,13 +36,13 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
             let mut conditions = claim.condition_set(context.now());
             let message = "Node not registered with cluster";
             conditions.set_unknown_because(REGISTERED, "NodeNotFound", message);
-            return Ok(Step::Next);
+            return Ok(());
         }
         Err(NoSingleMatch::Duplicate(_)) => {
             let mut conditions = claim.condition_set(context.now());
             let message = "Invariant violated, matched multiple nodes";
             conditions.set_false(REGISTERED, "MultipleNodesFound", message);
-            return Ok(Step::Next);
+            return Ok(());
         }
     };
     if !was_kept_from_pods(&node) {
@@ -60,7 +60,7 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
     info!(claim = claim.name_any(), node = node.name_any(), "registered nodeclaim");
     claim.status.get_or_insert_default().node_name = node.name_any();
     claim.condition_set(context.now()).set_true(REGISTERED);
-    Ok(Step::Next)
+    Ok(())
 }
 
 /// A node that could take pods before its taints and labels were in place may hold pods it should not.

@@ -16,7 +16,7 @@ use crate::{context::Context, error::Result};
 
 /// The cluster as it stands, or nothing if no pod needs a place.
 pub(super) async fn take(context: &Context) -> Result<Option<Snapshot>> {
-    let known = known_labels(context);
+    let known = context.known_labels();
     let pools = usable_pools(context, &known).await;
     // Nodes are read before pods: a pod that is bound in between is then counted twice rather than not at all.
     let cluster = context.index.read();
@@ -51,11 +51,6 @@ pub(super) fn options(context: &Context) -> Options {
         max_instance_types: MAX_INSTANCE_TYPES,
         ..Options::default()
     }
-}
-
-pub(super) fn known_labels(context: &Context) -> KnownLabels {
-    let well_known = context.provider.label_rules().well_known().clone();
-    KnownLabels { well_known, ..KnownLabels::default() }
 }
 
 /// The pools that may launch nodes for pods, with what their provider has for them.

@@ -19,6 +19,8 @@ const PROVIDER_ID_PREFIX: &str = "kwok://";
 const RUN_BY_KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 /// Several kwok instances can share the nodes by this label.
 const PARTITION: (&str, &str) = ("kwok-partition", "a");
+/// The claim that the Node was made for.
+const CLAIM_UID: &str = "karpenter.kwok.sh/nodeclaim-uid";
 /// Read by a well-known terminal dashboard.
 const PRICE: &str = "eks-node-viewer/instance-price";
 
@@ -84,6 +86,7 @@ pub(super) fn node(claim: &NodeClaim, choice: Choice<'_>) -> Node {
     let name = node_name(claim);
     let mut annotations = claim.annotations().clone();
     annotations.insert(RUN_BY_KWOK.0.to_owned(), RUN_BY_KWOK.1.to_owned());
+    annotations.extend(claim.uid().map(|uid| (CLAIM_UID.to_owned(), uid)));
     Node {
         metadata: ObjectMeta {
             name: Some(name.clone()),
@@ -174,6 +177,7 @@ pub(super) fn launched(node: &Node) -> Launched {
     Launched {
         provider_id: provider_id(node),
         image_id: String::new(),
+        claim_uid: node.annotations().get(CLAIM_UID).cloned(),
         node_name: Some(node.name_any()),
         labels,
         annotations: node.annotations().clone(),

@@ -1,0 +1,111 @@
+//! Two facts about a claim that disruption acts on: that it has drifted, and that it may be consolidated.
+
+mod consolidatable;
+mod drift;
+
+use std::{sync::Arc, time::Duration};
+
+use kerf_api::{
+    NodeClaim, NodePool,
+    conditions::{CONSOLIDATABLE, ConditionSet, Conditioned, DRIFTED},
+    labels,
+};
+use kerf_cluster::{Change, Cluster, pods};
+use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kube::ResourceExt;
+
+use crate::{
+    context::Context,
+    controller::Reconciler,
+    error::{Result, Tried},
+};
+
+/// A cloud changes without telling.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
+
+#[derive(Default)]
+pub(crate) struct ClaimConditions {
+    checked_types: drift::CheckedTypes,
+}
+
+impl Reconciler for ClaimConditions {
+    const WORKERS: Workers = Workers::new("nodeclaim.disruption", 10);
+
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        match change {
+            Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
+            Change::NodePool(delta) => {
+                for (key, claim) in cluster.claims().iter() {
+                    if claim.labels().get(labels::NODE_POOL) == Some(&delta.key.name) {
+                        queue.add(key.name.clone());
+                    }
+                }
+            }
+            Change::NodeClass(delta) => {
+                let Some(class) = delta.either() else { return };
+                for (key, claim) in cluster.claims().iter() {
+                    if claim.spec.node_class_ref == class.reference {
+                        queue.add(key.name.clone());
+                    }
+                }
+            }
+            Change::Pod(delta) => {
+                let node = delta.either().and_then(|pod| pods::node_name(pod));
+                let node = node.and_then(|name| cluster.nodes().named(name));
+                let provider_id = node.and_then(|node| node.spec.as_ref()?.provider_id.as_deref());
+                if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
+                    queue.add(claim.name_any());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let Some((claim, pool)) = claim_and_pool(context, name) else { return Ok(Outcome::Done) };
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Ok(Outcome::Done);
+        }
+        let mut changed = NodeClaim::clone(&claim);
+        let drift = drift::reason(context, &self.checked_types, &claim, &pool).await?;
+        let mut conditions = changed.condition_set(context.now());
+        match &drift {
+            Some(reason) => {
+                conditions.set_true_because(DRIFTED, reason, reason);
+            }
+            None => clear(&mut conditions, DRIFTED),
+        }
+        let mut again = LOOK_AGAIN;
+        // A static pool keeps its nodes whatever runs on them.
+        if pool.spec.replicas.is_none() {
+            let verdict = consolidatable::verdict(&claim, &pool, context.now());
+            let mut conditions = changed.condition_set(context.now());
+            match verdict {
+                consolidatable::Verdict::Now => {
+                    conditions.set_true(CONSOLIDATABLE);
+                }
+                consolidatable::Verdict::In(rest) => {
+                    clear(&mut conditions, CONSOLIDATABLE);
+                    again = again.min(rest);
+                }
+                consolidatable::Verdict::Never => clear(&mut conditions, CONSOLIDATABLE),
+            }
+        }
+        patch::patch_status(&context.claims(), &claim, &changed, Lock::Optimistic)
+            .await
+            .tried(|| format!("updating the status of NodeClaim {name}"))?;
+        Ok(Outcome::After(again))
+    }
+}
+
+/// Takes a condition away that `Ready` does not depend on.
+fn clear(conditions: &mut ConditionSet<'_>, kind: &str) {
+    let cleared = conditions.clear(kind);
+    debug_assert_eq!(cleared, Ok(()));
+}
+
+fn claim_and_pool(context: &Context, name: &str) -> Option<(Arc<NodeClaim>, Arc<NodePool>)> {
+    let claim = context.managed_claim(name)?;
+    let pool = context.managed_pool(claim.labels().get(labels::NODE_POOL)?)?;
+    Some((claim, pool))
+}

@@ -1,0 +1,132 @@
+//! Claims without an instance, and instances without a claim.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, REGISTERED},
+};
+use kerf_provider::{Launched, ProviderError};
+use kube::{ResourceExt, api::ListParams};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use crate::{
+    context::Context,
+    error::{Error, Result, Tried},
+};
+
+const EVERY: Duration = Duration::from_mins(2);
+
+pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
+    loop {
+        if let Err(error) = collect(&context).await {
+            error!(controller = "nodeclaim.garbagecollection", %error, "garbage was not collected");
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+async fn collect(context: &Context) -> Result<()> {
+    // Claims are read before instances: one that is launched in between is then in the list, not missing from it.
+    let before: Vec<Arc<NodeClaim>> = context.index.read().claims().values().cloned().collect();
+    let instances = context.provider.list().await.map_err(|source| Error::Provider {
+        what: "listing the instances of the provider".into(),
+        source,
+    })?;
+    let running: BTreeSet<&str> = instances
+        .iter()
+        .filter(|instance| !instance.terminating)
+        .map(|instance| instance.provider_id.as_str())
+        .collect();
+    for claim in before.iter().filter(|claim| context.manages(&claim.spec.node_class_ref)) {
+        if is_without_instance(claim, &running) && !node_is_ready(context, claim) {
+            warn!(claim = claim.name_any(), "deleting nodeclaim, its instance is gone");
+            context.delete_claim(claim).await?;
+        }
+    }
+    terminate_orphans(context, &instances).await
+}
+
+/// Unregistered claims are left alone: they time out by themselves, and an instance may be slow to show in the list.
+fn is_without_instance(claim: &NodeClaim, running: &BTreeSet<&str>) -> bool {
+    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    claim.metadata.deletion_timestamp.is_none()
+        && claim.is_true(REGISTERED)
+        && !running.contains(provider_id)
+}
+
+/// A kubelet that reports is better evidence than a list.
+fn node_is_ready(context: &Context, claim: &NodeClaim) -> bool {
+    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    let cluster = context.index.read();
+    cluster.nodes_of(provider_id).any(|node| {
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+    })
+}
+
+/// Terminates instances whose claims are gone: they are paid for and used by nobody.
+///
+/// A claim keeps its instance by a finalizer, so this takes somebody's hand: a finalizer removed by force, or an etcd
+/// restored from an old backup. The claims are listed anew before anything is terminated, because the index may be late.
+async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<()> {
+    let without = |claims: &BTreeSet<String>| -> Vec<&Launched> {
+        let running = instances.iter().filter(|instance| !instance.terminating);
+        running
+            .filter(|one| one.claim_uid.as_ref().is_some_and(|uid| !claims.contains(uid)))
+            .collect()
+    };
+    let indexed = context.index.read().claims().values().filter_map(|claim| claim.uid()).collect();
+    if without(&indexed).is_empty() {
+        return Ok(());
+    }
+    let listed = context.claims().list(&ListParams::default()).await;
+    let listed = listed.tried(|| "listing NodeClaims".into())?;
+    let listed = listed.items.iter().filter_map(ResourceExt::uid).collect();
+    for orphan in without(&listed) {
+        let provider_id = &orphan.provider_id;
+        warn!(provider_id, "terminating instance, its nodeclaim is gone");
+        let mut claim = NodeClaim::default();
+        claim.status.get_or_insert_default().provider_id.clone_from(provider_id);
+        match context.provider.delete(&claim).await {
+            Ok(()) | Err(ProviderError::NotFound(_)) => {}
+            Err(source) => {
+                let what = format!("terminating the instance {provider_id}");
+                return Err(Error::Provider { what, source });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+    #[test]
+    fn only_registered_claims_that_stay_can_have_lost_their_instance() {
+        let running = BTreeSet::from(["p"]);
+        let cases = [
+            ("p", true, false, false),
+            ("q", true, false, true),
+            ("q", false, false, false),
+            ("q", true, true, false),
+        ];
+        for (provider_id, registered, deleting, expected) in cases {
+            let mut claim = NodeClaim::default();
+            claim.status.get_or_insert_default().provider_id = provider_id.into();
+            if registered {
+                claim.condition_set(Timestamp::UNIX_EPOCH).set_true(REGISTERED);
+            }
+            claim.metadata.deletion_timestamp = deleting.then_some(Time(Timestamp::UNIX_EPOCH));
+            let got = is_without_instance(&claim, &running);
+            assert_eq!(got, expected, "{provider_id} {registered} {deleting}");
+        }
+    }
+}

@@ -26,6 +26,7 @@ pub use telemetry::RequestMetrics;
 
 /// Where a pod finds the namespace it runs in.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// How long to wait for the head of a response. The API server itself gives up on a request after a
 /// minute and starts a watch at once, so that a longer silence means a dead connection, which without
@@ -142,13 +143,16 @@ impl Source {
             };
         }
         let set = |name| variable(name).is_some_and(|value| !value.is_empty());
-        if set("KUBERNETES_SERVICE_HOST") && set("KUBERNETES_SERVICE_PORT") {
+        let in_pod = set("KUBERNETES_SERVICE_HOST") && set("KUBERNETES_SERVICE_PORT");
+        if in_pod && exists(Path::new(TOKEN_FILE)) {
             return Ok(Self::Pod);
         }
         let home = variable("HOME").filter(|home| !home.is_empty());
         let home = home.map(|home| Path::new(&home).join(".kube/config"));
         match home {
             Some(path) if exists(&path) => Ok(Self::Files(vec![path])),
+            // There is no service account, and using it will say so.
+            _ if in_pod => Ok(Self::Pod),
             Some(path) => Err(Error::NoCluster { home: path.display().to_string() }),
             None => Err(Error::NoCluster { home: "$HOME/.kube/config".into() }),
         }
@@ -171,24 +175,21 @@ mod tests {
     fn clusters_are_looked_for_in_the_order_of_client_go() {
         let files = |paths: &[&str]| Ok(Source::Files(paths.iter().map(PathBuf::from).collect()));
         let pod = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "443")];
-        let home = ("HOME", "/home/me");
-        let cases: [Case<'_>; 9] = [
-            (&[("KUBECONFIG", "/a"), home, pod[0], pod[1]], &["/a"], files(&["/a"])),
+        let (home, at_home) = (("HOME", "/home/me"), "/home/me/.kube/config");
+        let cases: [Case<'_>; 10] = [
+            (&[("KUBECONFIG", "/a"), home, pod[0], pod[1]], &["/a", TOKEN_FILE], files(&["/a"])),
             (&[("KUBECONFIG", "/a:/b:/c")], &["/a", "/c"], files(&["/a", "/c"])),
             (
                 &[("KUBECONFIG", "/a:/b"), pod[0], pod[1]],
-                &[],
+                &[TOKEN_FILE],
                 Err("cannot read the kubeconfig /a:/b that KUBECONFIG names: no such file; \
                      set KUBECONFIG to the path of a kubeconfig file"),
             ),
-            (&[pod[0], pod[1], home], &["/home/me/.kube/config"], Ok(Source::Pod)),
-            (&[pod[0], home], &["/home/me/.kube/config"], files(&["/home/me/.kube/config"])),
-            (&[("KUBECONFIG", ""), pod[0], pod[1]], &[], Ok(Source::Pod)),
-            (
-                &[("KUBECONFIG", ""), home],
-                &["/home/me/.kube/config"],
-                files(&["/home/me/.kube/config"]),
-            ),
+            (&[pod[0], pod[1], home], &[TOKEN_FILE, at_home], Ok(Source::Pod)),
+            (&[pod[0], pod[1], home], &[at_home], files(&[at_home])),
+            (&[pod[0], pod[1], home], &[], Ok(Source::Pod)),
+            (&[("KUBECONFIG", ""), pod[0], pod[1]], &[TOKEN_FILE], Ok(Source::Pod)),
+            (&[("KUBECONFIG", ""), pod[0], home], &[TOKEN_FILE, at_home], files(&[at_home])),
             (
                 &[home],
                 &[],

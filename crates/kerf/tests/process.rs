@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How long a thing may take that is expected to happen at once.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -241,32 +241,69 @@ fn a_server_that_is_down_is_waited_for() {
     assert_eq!(operator.end().code(), Some(0));
 }
 
-#[test]
-fn missing_custom_resources_come_with_the_command_that_installs_them() {
+/// An API server that answers a path, or says nothing at all, to clients that call themselves kerf.
+fn serve(answer: fn(&str) -> Option<(&'static str, String)>) -> String {
     let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let home = tempfile::tempdir().unwrap();
-    write_kubeconfig(home.path(), &format!("http://{}", server.local_addr().unwrap()));
+    let url = format!("http://{}", server.local_addr().unwrap());
     std::thread::spawn(move || {
-        // An API server that knows no custom resources.
+        let mut silent = Vec::new();
         for stream in server.incoming() {
             let mut stream = stream.unwrap();
-            let request = BufReader::new(stream.try_clone().unwrap());
-            let user_agent = request
-                .lines()
-                .map_while(Result::ok)
-                .take_while(|line| !line.is_empty())
-                .find(|line| line.to_lowercase().starts_with("user-agent: kerf/"));
-            let status = if user_agent.is_some() { "404 Not Found" } else { "400 Bad Request" };
-            let answer =
-                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            let _ = stream.write_all(answer.as_bytes());
+            let request = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let head: Vec<_> = request.take_while(|line| !line.is_empty()).collect();
+            let path = head[0].split(' ').nth(1).unwrap();
+            assert!(head.iter().any(|line| line.to_lowercase().starts_with("user-agent: kerf/")));
+            match answer(path) {
+                Some((status, body)) => {
+                    let length = body.len();
+                    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
+                    write!(stream, "{head}connection: close\r\n\r\n{body}").unwrap();
+                }
+                None => silent.push(stream),
+            }
         }
     });
+    url
+}
+
+#[test]
+fn missing_custom_resources_come_with_the_command_that_installs_them() {
+    let home = tempfile::tempdir().unwrap();
+    write_kubeconfig(home.path(), &serve(|_| Some(("404 Not Found", String::new()))));
     let (code, stdout, _) = output(kerf_run(home.path(), &[]));
     let expected = "the cluster does not have the custom resources nodepools.karpenter.sh (v1), \
                     nodeclaims.karpenter.sh (v1), kwoknodeclasses.karpenter.kwok.sh (v1alpha1); \
                     install them with: kerf crds | kubectl apply -f -";
     assert_eq!((code, errors(&stdout)), (Some(1), vec![expected.to_owned()]));
+}
+
+/// The server is there and then falls silent, so that the lease cannot be given back: one signal would
+/// wait for that.
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(|path| {
+        let (group_version, plurals) = match path {
+            "/apis/karpenter.sh/v1" => ("karpenter.sh/v1", &["nodepools", "nodeclaims"][..]),
+            "/apis/karpenter.kwok.sh/v1alpha1" => {
+                ("karpenter.kwok.sh/v1alpha1", &["kwoknodeclasses"][..])
+            }
+            _ => return None,
+        };
+        let resource = |name| json!({"name": name, "singularName": "", "namespaced": false, "kind": "", "verbs": []});
+        let resources: Vec<_> = plurals.iter().map(resource).collect();
+        let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
+                          "groupVersion": group_version, "resources": resources});
+        Some(("200 OK", list.to_string()))
+    });
+    write_kubeconfig(home.path(), &server);
+    let mut operator = Running::start(kerf_run(home.path(), &[]));
+    operator.line("waiting for the lease");
+    operator.signal("TERM");
+    operator.line("stopping");
+    operator.signal("INT");
+    operator.line("stopping at once");
+    assert_eq!(operator.end().code(), Some(1));
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl<K> Delta<K> {
 /// the watch has already gone past is not taken in, because the object may since have been deleted.
 #[derive(Debug)]
 pub struct Objects<K> {
-    objects: BTreeMap<Key, (u64, Arc<K>)>,
+    by_key: BTreeMap<Key, (u64, Arc<K>)>,
     /// The highest resource version that the watch has brought.
     watched_to: u64,
     /// Not seen yet in the list that is under way.
@@ -69,13 +69,13 @@ pub struct Objects<K> {
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), watched_to: 0, unseen: BTreeSet::new(), listed: false }
+        Self { by_key: BTreeMap::new(), watched_to: 0, unseen: BTreeSet::new(), listed: false }
     }
 }
 
 impl<K> Objects<K> {
     pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
-        self.objects.get(key).map(|(_, object)| object)
+        self.by_key.get(key).map(|(_, object)| object)
     }
 
     /// A cluster-scoped object.
@@ -84,11 +84,11 @@ impl<K> Objects<K> {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<K>)> {
-        self.objects.iter().map(|(key, (_, object))| (key, object))
+        self.by_key.iter().map(|(key, (_, object))| (key, object))
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.objects.values().map(|(_, object)| object)
+        self.by_key.values().map(|(_, object)| object)
     }
 
     /// Whether a whole list has been seen at least once.
@@ -97,14 +97,14 @@ impl<K> Objects<K> {
     }
 
     pub fn begin_list(&mut self) {
-        self.unseen = self.objects.keys().cloned().collect();
+        self.unseen = self.by_key.keys().cloned().collect();
     }
 
     /// Ends a list; returns the objects that were not in it. Writes of ours that are younger than the list stay.
     pub fn end_list(&mut self) -> Vec<Delta<K>> {
         self.listed = true;
         let unseen = std::mem::take(&mut self.unseen);
-        let older = |key: &Key| self.objects.get(key).is_some_and(|(v, _)| *v <= self.watched_to);
+        let older = |key: &Key| self.by_key.get(key).is_some_and(|(v, _)| *v <= self.watched_to);
         let gone: Vec<_> = unseen.into_iter().filter(older).collect();
         gone.into_iter().filter_map(|key| self.remove(key)).collect()
     }
@@ -127,17 +127,17 @@ impl<K> Objects<K> {
     }
 
     fn put(&mut self, key: Key, version: u64, object: K) -> Option<Delta<K>> {
-        if self.objects.get(&key).is_some_and(|(stored, _)| version < *stored) {
+        if self.by_key.get(&key).is_some_and(|(stored, _)| version < *stored) {
             return None;
         }
         let after = Arc::new(object);
-        let before = self.objects.insert(key.clone(), (version, Arc::clone(&after)));
+        let before = self.by_key.insert(key.clone(), (version, Arc::clone(&after)));
         Some(Delta { key, before: before.map(|(_, object)| object), after: Some(after) })
     }
 
     fn remove(&mut self, key: Key) -> Option<Delta<K>> {
         self.unseen.remove(&key);
-        let (_, before) = self.objects.remove(&key)?;
+        let (_, before) = self.by_key.remove(&key)?;
         Some(Delta { key, before: Some(before), after: None })
     }
 }

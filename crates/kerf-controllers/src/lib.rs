@@ -4,6 +4,7 @@
 //! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
 mod claim_conditions;
+mod consistency;
 mod context;
 mod controller;
 mod error;
@@ -16,6 +17,7 @@ pub mod operator;
 mod pod_events;
 mod pool;
 mod provisioning;
+mod repair;
 pub mod settings;
 mod termination;
 

@@ -22,6 +22,7 @@ use tracing::info;
 
 use crate::{
     claim_conditions::ClaimConditions,
+    consistency::Consistency,
     context::Context,
     controller::Controllers,
     expiration::Expiration,
@@ -32,6 +33,7 @@ use crate::{
     pod_events::PodEvents,
     pool::{Pools, registration_health::RegistrationHealth},
     provisioning::{self, Batcher},
+    repair::Repair,
     settings::Settings,
     termination::{Termination, eviction::Evictions},
 };
@@ -68,7 +70,7 @@ pub async fn run(
     elected: impl Future<Output = ()> + Send,
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
-    let mut controllers = controllers(&operator.clock);
+    let mut controllers = controllers(&operator);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
     let context = Arc::new(Context {
@@ -99,15 +101,19 @@ pub async fn run(
 }
 
 /// Every controller there is.
-fn controllers(clock: &Clock) -> Controllers {
+fn controllers(operator: &Operator) -> Controllers {
     let mut controllers = Controllers::default();
     let health = RegistrationHealth::default();
     let pools = controllers.add(Pools { health: health.clone() });
     controllers.add(Lifecycle { health, pools });
     controllers.add(Hydration);
-    controllers.add(PodEvents::new(clock.clone()));
+    controllers.add(PodEvents::new(operator.clock.clone()));
     controllers.add(ClaimConditions::default());
     controllers.add(Expiration);
+    controllers.add(Consistency);
+    if operator.settings.gates.node_repair && !operator.provider.repair_policies().is_empty() {
+        controllers.add(Repair);
+    }
     controllers.add_task("nodeclaim.garbagecollection", garbage_collection::run);
     let evictions = Evictions::default();
     controllers.add(Termination { evictions: evictions.clone() });

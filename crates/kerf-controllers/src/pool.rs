@@ -1,6 +1,7 @@
 //! The state of a NodePool: its drift hash, whether it is valid, whether its NodeClass can be used, how its nodes come up and
 //! what they amount to.
 
+mod hash;
 pub(crate) mod registration_health;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -57,6 +58,7 @@ impl Reconciler for Pools {
         let Some(pool) = context.managed_pool(name) else { return Ok(Outcome::Done) };
         let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);
         let class = context.index.read().node_classes().get(&class).cloned();
+        hash::migrate(context, &pool).await?;
         let mut changed = NodePool::clone(&pool);
         changed.annotations_mut().insert(annotations::NODE_POOL_HASH.into(), pool.hash());
         changed

@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn hashes_of_the_same_version_tell() {
         use annotations::{NODE_POOL_HASH as HASH, NODE_POOL_HASH_VERSION as VERSION};
-        let cases: [(&[(&str, &str)], &[(&str, &str)], bool); 6] = [
+        type Pairs = &'static [(&'static str, &'static str)];
+        let cases: [(Pairs, Pairs, bool); 6] = [
             (&[(HASH, "1"), (VERSION, "v3")], &[(HASH, "1"), (VERSION, "v3")], false),
             (&[(HASH, "1"), (VERSION, "v3")], &[(HASH, "2"), (VERSION, "v3")], true),
             (&[(HASH, "1"), (VERSION, "v2")], &[(HASH, "2"), (VERSION, "v3")], false),

@@ -123,7 +123,7 @@ mod tests {
         let cni = json!({"key": "cni", "value": "x", "effect": "NoExecute"});
         let starting = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
         let other = json!({"key": "other", "effect": "NoSchedule"});
-        let cases: [(&Value, Vec<&Value>, Value, Result<(), Waiting>); 7] = [
+        let cases = [
             (&not_ready, vec![&cni], json!({}), Err(Waiting::NodeNotReady)),
             (
                 &ready,

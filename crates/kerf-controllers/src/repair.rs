@@ -1,0 +1,200 @@
+//! Nodes that have been unwell for too long are replaced (feature gate `NodeRepair`).
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{NodeClaim, annotations, labels};
+use kerf_cluster::{Change, Cluster};
+use kerf_provider::RepairPolicy;
+use kerf_runtime::{
+    Lock, Outcome, Queue, Workers,
+    events::{Notice, Severity},
+    patch,
+};
+use kube::ResourceExt;
+use tracing::info;
+
+use crate::{
+    context::Context,
+    controller::Reconciler,
+    error::{Result, Tried},
+};
+
+/// When many nodes are unwell at once, the cause is rarely the nodes, and replacing them makes it worse.
+const UNHEALTHY_PERCENT: usize = 20;
+const BLOCKED_FOR: Duration = Duration::from_mins(5);
+
+/// Deletes the claims of unwell nodes, by force: neither budgets nor annotations nor grace periods hold it back, since the
+/// pods there are in trouble already. Only the circuit breaker does.
+pub(crate) struct Repair;
+
+impl Reconciler for Repair {
+    const WORKERS: Workers = Workers::new("node.health", 10);
+
+    fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
+        let Change::Node(delta) = change else { return };
+        let conditions = |node: &Option<Arc<Node>>| {
+            node.as_ref().and_then(|node| node.status.as_ref()?.conditions.clone())
+        };
+        if delta.after.is_some() && conditions(&delta.before) != conditions(&delta.after) {
+            queue.add(delta.key.name.clone());
+        }
+    }
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let policies = context.provider.repair_policies();
+        let (node, claim, crowd) = {
+            let cluster = context.index.read();
+            let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };
+            let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+            let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()).cloned() else {
+                return Ok(Outcome::Done);
+            };
+            let crowd = Crowd::around(&claim, &cluster, policies);
+            (node, claim, crowd)
+        };
+        let now = context.now();
+        let Some((policy, deadline)) = first_due(&node, policies) else { return Ok(Outcome::Done) };
+        if let Ok(left) = Duration::try_from(deadline.duration_since(now))
+            && !left.is_zero()
+        {
+            return Ok(Outcome::After(left));
+        }
+        if crowd.is_unwell() {
+            let message =
+                format!("more than {UNHEALTHY_PERCENT}% nodes are unhealthy in the {}", crowd.of);
+            let notice = Notice::about(&*node, Severity::Warning, "NodeRepairBlocked", message);
+            context.recorder.record(notice.repeat_after(Duration::from_mins(15)));
+            return Ok(Outcome::After(BLOCKED_FOR));
+        }
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Ok(Outcome::Done);
+        }
+        info!(node = name, condition = policy.condition, "deleting nodeclaim of unhealthy node");
+        end_patience(context, &claim, now).await?;
+        context.delete_claim(&claim).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// The nodes among which an unwell one is counted: its pool's, or all if it has no pool.
+struct Crowd {
+    of: &'static str,
+    total: usize,
+    unwell: usize,
+}
+
+impl Crowd {
+    fn around(claim: &NodeClaim, cluster: &Cluster, policies: &[RepairPolicy]) -> Self {
+        let pool = claim.labels().get(labels::NODE_POOL);
+        let among = cluster.nodes().values().filter(|node| {
+            pool.is_none_or(|pool| node.labels().get(labels::NODE_POOL) == Some(pool))
+        });
+        let (mut total, mut unwell) = (0, 0);
+        for node in among {
+            total += 1;
+            unwell += usize::from(first_due(node, policies).is_some());
+        }
+        Self { of: if pool.is_some() { "nodepool" } else { "cluster" }, total, unwell }
+    }
+
+    fn is_unwell(&self) -> bool {
+        self.unwell > (self.total * UNHEALTHY_PERCENT).div_ceil(100)
+    }
+}
+
+/// The policy that asks for the node's replacement first, and when.
+fn first_due<'a>(
+    node: &Node,
+    policies: &'a [RepairPolicy],
+) -> Option<(&'a RepairPolicy, Timestamp)> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let due = policies.iter().filter_map(|policy| {
+        let condition = conditions
+            .iter()
+            .find(|one| one.type_ == policy.condition && one.status == policy.status)?;
+        let since = condition.last_transition_time.as_ref()?.0;
+        let toleration = SignedDuration::try_from(policy.toleration).ok()?;
+        Some((policy, since.checked_add(toleration).ok()?))
+    });
+    due.min_by_key(|(_, deadline)| *deadline)
+}
+
+/// Moves the deadline of the drain to now, unless it has passed already.
+async fn end_patience(context: &Context, claim: &NodeClaim, now: Timestamp) -> Result<()> {
+    let deadline = claim.annotations().get(annotations::TERMINATION_TIMESTAMP);
+    let deadline = deadline.and_then(|value| value.parse::<Timestamp>().ok());
+    if deadline.is_some_and(|deadline| deadline < now) {
+        return Ok(());
+    }
+    let mut changed = claim.clone();
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), now);
+    patch::patch(&context.claims(), claim, &changed, Lock::None)
+        .await
+        .tried(|| format!("writing the deadline of NodeClaim {}", claim.name_any()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const POLICIES: [RepairPolicy; 2] = [
+        RepairPolicy { condition: "Ready", status: "False", toleration: Duration::from_mins(30) },
+        RepairPolicy {
+            condition: "DiskBroken",
+            status: "True",
+            toleration: Duration::from_mins(10),
+        },
+    ];
+
+    fn node(conditions: &[(&str, &str, &str)]) -> Node {
+        let conditions: Vec<_> = conditions
+            .iter()
+            .map(|(kind, status, since)| {
+                json!({"type": kind, "status": status, "lastTransitionTime": format!("2026-01-01T{since}Z")})
+            })
+            .collect();
+        serde_json::from_value(json!({"status": {"conditions": conditions}})).unwrap()
+    }
+
+    #[test]
+    fn the_earliest_deadline_of_the_matching_policies_counts() {
+        let check = |conditions: &[(&str, &str, &str)], expected: Option<(&str, &str)>| {
+            let node = node(conditions);
+            let due = first_due(&node, &POLICIES).map(|(policy, at)| (policy.condition, at));
+            let expected =
+                expected.map(|(kind, at)| (kind, format!("2026-01-01T{at}Z").parse().unwrap()));
+            assert_eq!(due, expected, "{conditions:?}");
+        };
+        check(&[("Ready", "True", "00:00:00")], None);
+        check(&[("Ready", "Unknown", "00:00:00")], None);
+        check(&[("Ready", "False", "00:00:00")], Some(("Ready", "00:30:00")));
+        check(
+            &[("Ready", "False", "00:00:00"), ("DiskBroken", "True", "00:15:00")],
+            Some(("DiskBroken", "00:25:00")),
+        );
+        check(
+            &[("Ready", "False", "00:00:00"), ("DiskBroken", "True", "00:25:00")],
+            Some(("Ready", "00:30:00")),
+        );
+    }
+
+    #[test]
+    fn a_fifth_of_the_nodes_may_be_unwell_rounded_up() {
+        for (total, unwell, blocked) in [
+            (3, 1, false),
+            (3, 2, true),
+            (10, 2, false),
+            (10, 3, true),
+            (1, 1, false),
+            (5, 2, true),
+        ] {
+            let crowd = Crowd { of: "nodepool", total, unwell };
+            assert_eq!(crowd.is_unwell(), blocked, "{unwell} of {total}");
+        }
+    }
+}

@@ -114,7 +114,7 @@ fn is_positive(resources: Option<&BTreeMap<String, ApiQuantity>>, resource: &str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn checks_come_in_order_and_say_what_is_missing() {

@@ -158,13 +158,13 @@ impl<'s> Engine<'s> {
         loop {
             match self.try_class(pod, trying) {
                 Ok(()) => return Ok(()),
-                Err(Stuck::Nowhere) => match self.relaxed(trying) {
-                    Some(relaxed) => trying = relaxed,
-                    None => {
+                Err(Stuck::Nowhere) => {
+                    let Some(relaxed) = self.relaxed(trying) else {
                         self.classes[class.index()].failed = Some((state, trying));
                         return Err((Stuck::Nowhere, trying));
-                    }
-                },
+                    };
+                    trying = relaxed;
+                }
                 Err(stuck) => return Err((stuck, trying)),
             }
         }

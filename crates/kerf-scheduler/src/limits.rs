@@ -65,7 +65,7 @@ impl Limits {
             return;
         }
         let mut largest: Lanes =
-            smallvec::smallvec![0; template.capacity.first().map_or(0, |c| c.len())];
+            smallvec::smallvec![0; template.capacity.first().map_or(0, smallvec::SmallVec::len)];
         for row in rows.iter() {
             let capacity = &template.capacity[template.rows[row].instance_type as usize];
             for (most, amount) in largest.iter_mut().zip(capacity) {

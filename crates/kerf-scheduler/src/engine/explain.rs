@@ -78,17 +78,11 @@ impl Engine<'_> {
                     domains.iter().find_map(|(_, pin)| self.algebra.merge(set, *pin))
                 }
             };
-            match next {
-                Some(next) => set = next,
-                None => {
-                    let narrowed = self.algebra.requirements(set);
-                    return Reason::Topology(self.topology_refusal(
-                        check.group,
-                        attempt,
-                        &narrowed,
-                    ));
-                }
-            }
+            let Some(next) = next else {
+                let narrowed = self.algebra.requirements(set);
+                return Reason::Topology(self.topology_refusal(check.group, attempt, &narrowed));
+            };
+            set = next;
         }
         self.explain_filter(attempt, template, set, &allowed)
     }
@@ -179,11 +173,11 @@ impl Engine<'_> {
             let compatible = instance_type.requirements().intersects(&requirements).is_ok();
             let offered = instance_type.cheapest(&requirements, &labels).is_some();
             let fits = fitting.contains(at);
-            any = [any[0] | compatible, any[1] | fits, any[2] | offered];
+            any = [any[0] || compatible, any[1] || fits, any[2] || offered];
             pairs = [
-                pairs[0] | (compatible && fits && !offered),
-                pairs[1] | (fits && offered && !compatible),
-                pairs[2] | (compatible && offered && !fits),
+                pairs[0] || (compatible && fits && !offered),
+                pairs[1] || (fits && offered && !compatible),
+                pairs[2] || (compatible && offered && !fits),
             ];
         }
         let cpu = self.lanes.resources(requests).amount(kerf_model::resources::CPU);

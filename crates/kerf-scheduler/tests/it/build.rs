@@ -192,7 +192,7 @@ pub(crate) fn pod(name: &str) -> PodSpec {
 
 impl PodSpec {
     pub(crate) fn namespace(mut self, namespace: &str) -> Self {
-        self.namespace = namespace.to_owned();
+        namespace.clone_into(&mut self.namespace);
         self
     }
 
@@ -217,7 +217,7 @@ impl PodSpec {
     }
 
     fn push(mut self, path: &[&str], value: Value) -> Self {
-        let (last, parents) = path.split_last().expect("a path");
+        let (list_field, parents) = path.split_last().expect("a path");
         let mut object = &mut self.spec;
         for field in parents {
             object = object
@@ -226,8 +226,8 @@ impl PodSpec {
                 .as_object_mut()
                 .expect("an object");
         }
-        let list = object.entry(*last).or_insert_with(|| json!([]));
-        list.as_array_mut().expect("a list").push(value);
+        let entries = object.entry(*list_field).or_insert_with(|| json!([]));
+        entries.as_array_mut().expect("a list").push(value);
         self
     }
 
@@ -257,10 +257,16 @@ impl PodSpec {
     }
 
     pub(crate) fn spread(self, key: &str, max_skew: i32, selector: &str) -> Self {
-        self.spread_with(key, max_skew, selector, json!({}))
+        self.spread_with(key, max_skew, selector, &json!({}))
     }
 
-    pub(crate) fn spread_with(self, key: &str, max_skew: i32, selector: &str, more: Value) -> Self {
+    pub(crate) fn spread_with(
+        self,
+        key: &str,
+        max_skew: i32,
+        selector: &str,
+        more: &Value,
+    ) -> Self {
         let mut constraint = json!({
             "topologyKey": key, "maxSkew": max_skew, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": labels(selector)},

@@ -1,0 +1,175 @@
+//! Volumes and host ports.
+
+use std::sync::Arc;
+
+use crate::build::*;
+use kerf_model::labels::ZONE;
+use kerf_model::volume::{StorageClass, Volume, VolumeClaim, Volumes};
+use kerf_model::{Requirement, Requirements, Snapshot};
+
+fn zones(values: &[&str]) -> Requirements {
+    Requirements::new([Requirement::is_in(ZONE, values.iter().copied())])
+}
+
+/// Unbound claims named after their class, and one claim bound to each volume.
+fn storage(
+    classes: &[(&str, Vec<Requirements>)],
+    volumes: &[(&str, Vec<Requirements>)],
+) -> Volumes {
+    let mut storage = Volumes::default();
+    for (name, terms) in classes {
+        let class = StorageClass { provisioner: "csi.test".to_owned(), terms: terms.clone() };
+        storage.classes.insert((*name).to_owned(), class);
+        let claim = VolumeClaim { volume: None, class: Some((*name).to_owned()) };
+        storage.claims.insert(("default".to_owned(), (*name).to_owned()), claim);
+    }
+    for (name, terms) in volumes {
+        let volume = Volume { driver: Some("csi.test".to_owned()), terms: terms.clone() };
+        storage.volumes.insert((*name).to_owned(), volume);
+        let claim = VolumeClaim { volume: Some((*name).to_owned()), class: None };
+        storage.claims.insert(("default".to_owned(), (*name).to_owned()), claim);
+    }
+    storage
+}
+
+fn with_storage(mut snapshot: Snapshot, storage: Volumes) -> Snapshot {
+    snapshot.volumes = Arc::new(storage);
+    snapshot
+}
+
+#[test]
+fn volumes_bring_their_zones() {
+    let storage = || {
+        storage(
+            &[
+                ("class-1", vec![zones(&["test-zone-1"])]),
+                ("class-12", vec![zones(&["test-zone-1"]), zones(&["test-zone-2"])]),
+                ("free", vec![]),
+            ],
+            &[
+                ("vol-3", vec![zones(&["test-zone-3"])]),
+                ("vol-23", vec![zones(&["test-zone-2"]), zones(&["test-zone-3"])]),
+            ],
+        )
+    };
+    let zone_of = |claims: &[&str], selector: &str| {
+        let pod = claims.iter().fold(pod("web").selector(selector), |pod, claim| pod.volume(claim));
+        let plan =
+            plan(&with_storage(cluster(vec![pool("default")], vec![pod.build()]), storage()));
+        let claim = plan.claims.first()?;
+        Some(claim.requirements.get(ZONE).map(ToString::to_string).unwrap_or_default())
+    };
+    let only = |zone: &str| Some(format!("{ZONE} In [{zone}]"));
+    assert_eq!(zone_of(&["free"], ""), Some(String::new()));
+    assert_eq!(zone_of(&["class-1"], ""), only("test-zone-1"));
+    assert_eq!(zone_of(&["vol-3"], ""), only("test-zone-3"));
+    assert_eq!(zone_of(&["class-1", "vol-3"], ""), None, "no zone serves both");
+    assert_eq!(zone_of(&["class-1"], "topology.kubernetes.io/zone=test-zone-2"), None);
+    assert_eq!(
+        zone_of(&["class-12"], "topology.kubernetes.io/zone=test-zone-2"),
+        only("test-zone-2")
+    );
+    assert_eq!(
+        zone_of(&["class-12", "vol-23"], ""),
+        only("test-zone-2"),
+        "the one combination that meets"
+    );
+    assert_eq!(zone_of(&["vol-23"], "karpenter.sh/capacity-type=spot"), only("test-zone-2"));
+    assert_eq!(zone_of(&["missing"], ""), None);
+}
+
+#[test]
+fn a_bad_volume_stops_only_its_pod() {
+    let pods = vec![pod("bad").volume("missing").build(), pod("good").build()];
+    let plan = plan(&with_storage(cluster(vec![pool("default")], pods), storage(&[], &[])));
+    assert_eq!(plan.claims.len(), 1);
+    assert!(refusal(&plan, "bad").starts_with("pod default/bad mounts claim missing"));
+}
+
+#[test]
+fn relaxing_affinity_keeps_the_volume_zone() {
+    let pod =
+        pod("web").volume("class-1").requires("unknown In x").requires("kubernetes.io/os In linux");
+    let storage = storage(&[("class-1", vec![zones(&["test-zone-1"])])], &[]);
+    let plan = plan(&with_storage(cluster(vec![pool("default")], vec![pod.build()]), storage));
+    assert_eq!(
+        plan.claims[0].requirements.get(ZONE).and_then(Requirement::only_value),
+        Some("test-zone-1")
+    );
+}
+
+#[test]
+fn a_volume_zone_does_not_narrow_the_count_of_domains() {
+    let storage = storage(&[], &[("vol-1", vec![zones(&["test-zone-1"])])]);
+    let nodes = (0..3)
+        .map(|at| {
+            let mut node = node(&format!("n{at}"), &format!("{ZONE}={}", ZONES[at]), "cpu=0");
+            node.pods = replicas(1, &pod(&format!("old{at}")).labels("app=web").running());
+            node
+        })
+        .collect();
+    let least = k8s_openapi::serde_json::json!({"minDomains": 3});
+    let pod = pod("web")
+        .labels("app=web")
+        .requests("cpu=1")
+        .volume("vol-1")
+        .spread_with(ZONE, 1, "app=web", &least);
+    let plan = plan(&with_storage(
+        with_nodes(cluster(vec![pool("default")], vec![pod.build()]), nodes),
+        storage,
+    ));
+    assert_eq!(
+        plan.claims[0].requirements.get(ZONE).and_then(Requirement::only_value),
+        Some("test-zone-1")
+    );
+}
+
+#[test]
+fn nodes_attach_no_more_than_they_can() {
+    let storage = || storage(&[], &[("a", vec![]), ("b", vec![]), ("c", vec![]), ("d", vec![])]);
+    let place = |running: Vec<PodSpec>, pods: Vec<PodSpec>| {
+        let mut node = node("n", "", "");
+        node.volume_limits = [("csi.test".to_owned(), 2)].into();
+        node.pods = running.into_iter().map(|pod| pod.running().build()).collect();
+        let pods = pods.into_iter().map(PodSpec::build).collect();
+        let plan = plan(&with_storage(
+            with_nodes(cluster(vec![pool("default")], pods), vec![node]),
+            storage(),
+        ));
+        assert!(plan.failures.is_empty());
+        (
+            plan.placements.iter().map(|placement| placement.pods.len()).sum::<usize>(),
+            plan.claims.len(),
+        )
+    };
+    let mounting =
+        |name: &str, claims: &[&str]| claims.iter().fold(pod(name), |pod, claim| pod.volume(claim));
+    assert_eq!(place(vec![], vec![mounting("p", &["a", "b"])]), (1, 0));
+    assert_eq!(place(vec![], vec![mounting("p", &["a", "b", "c"])]), (0, 1));
+    assert_eq!(place(vec![mounting("o", &["a", "b"])], vec![mounting("p", &["c"])]), (0, 1));
+    assert_eq!(
+        place(vec![mounting("o", &["a", "b"])], vec![mounting("p", &["a"])]),
+        (1, 0),
+        "shared counts once"
+    );
+    assert_eq!(
+        place(vec![], vec![mounting("p", &["a"]), mounting("q", &["b"]), mounting("r", &["c"])]),
+        (2, 1)
+    );
+    assert_eq!(place(vec![mounting("o", &["a", "b"])], vec![pod("plain")]), (1, 0));
+}
+
+#[test]
+fn host_ports_conflict_on_nodes_and_claims() {
+    let two = || vec![pod("a").host_port(80).build(), pod("b").host_port(80).build()];
+    let plan_claims = plan(&cluster(vec![pool("default")], two()));
+    assert_eq!(plan_claims.claims.len(), 2);
+    let different = vec![pod("a").host_port(80).build(), pod("b").host_port(81).build()];
+    assert_eq!(plan(&cluster(vec![pool("default")], different)).claims.len(), 1);
+    let mut busy = node("n", "", "");
+    busy.pods = vec![pod("old").host_port(80).running().build()];
+    let plan_nodes =
+        plan(&with_nodes(cluster(vec![pool("default")], two()), vec![busy, node("m", "", "")]));
+    assert_eq!((plan_nodes.placements.len(), plan_nodes.claims.len()), (1, 1));
+    assert_eq!(plan_nodes.placements[0].node.name, "m");
+}

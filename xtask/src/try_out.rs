@@ -1,5 +1,6 @@
 //! `cargo xtask try`: the operator at work on a real control plane, in a minute.
 
+use std::env;
 use std::fs::{self, File};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use crate::control_plane;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run() -> Result<()> {
+    // So that the commands can be shown as one would type them.
+    env::set_current_dir(workspace())?;
     say("building kerf");
     let kerf = build_kerf()?;
     let binaries = control_plane::binaries()?;
@@ -76,8 +79,7 @@ impl Trial {
     }
 
     async fn show(&mut self) -> Result<()> {
-        let sample = workspace().join("examples/quickstart.yaml");
-        self.kubectl(&["apply", "-f", &sample.display().to_string()]).await?;
+        self.kubectl(&["apply", "-f", "examples/quickstart.yaml"]).await?;
         let applied = Instant::now();
         let wanted = self.answer("deployment/hello", "{.spec.replicas}").await?;
         self.until("all pods run", async |trial| {
@@ -91,14 +93,14 @@ impl Trial {
         self.kubectl(&["get", "nodepools,nodeclaims,nodes"]).await?;
         self.kubectl(&["get", "pods", "-o", "wide"]).await?;
 
+        let deleted = Instant::now();
         self.kubectl(&["delete", "deployment", "hello"]).await?;
         self.kubectl(&["delete", "nodeclaims", "--all"]).await?;
-        let deleted = Instant::now();
         self.until("no node is left", async |trial| {
             Ok(trial.answer("nodes,nodeclaims", "{.items[*].metadata.name}").await?.is_empty())
         })
         .await?;
-        say(&format!("no node is left, {} after the last command", seconds(deleted)));
+        say(&format!("no node is left, {} after the first deletion", seconds(deleted)));
         Ok(())
     }
 

@@ -1,1 +1,22 @@
-//! A whole Kubernetes cluster in one process, in real or virtual time
+//! A whole Kubernetes cluster in one process, in real or virtual time.
+//!
+//! The API server is a `tower` service behind [`kube::Client`]: no socket, no process, no waiting. Everything that
+//! chance or time could change comes from one seed and one clock, so that a run can be repeated to the last write.
+
+pub mod actors;
+mod api;
+mod dump;
+mod faults;
+mod log;
+mod random;
+mod service;
+mod testbed;
+
+pub use api::{
+    Api, ApiError, Body, Call, Cause, Incoming, Named, Query, SchemaError, Verb, WatchCut,
+};
+pub use faults::{Fault, Faults, Matching};
+pub use log::{Entry, EventLog, Write};
+pub use random::Random;
+pub use service::ApiService;
+pub use testbed::{Builder, StartError, Testbed, TimedOut};

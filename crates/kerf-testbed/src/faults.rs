@@ -1,0 +1,234 @@
+//! What goes wrong between a client and the API server, by rate or by script.
+
+use crate::api::{ApiError, Call, Cause, Incoming, Named, Verb, WatchCut};
+use crate::random::Random;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The faults of one client. Cloning shares them: a test keeps a handle and changes them as it goes.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    plan: Arc<Mutex<Plan>>,
+    stopped: Arc<Notify>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// 409, as if someone else had written in between.
+    Conflict,
+    /// 429, with the seconds after which to try again.
+    TooManyRequests(u32),
+    /// 500.
+    InternalError,
+    /// No answer for this long, then an error; the call was not carried out.
+    TimeoutBefore(Duration),
+    /// The same, but the call was carried out: only its answer is lost.
+    TimeoutAfter(Duration),
+    /// The call is carried out this much later.
+    Delay(Duration),
+    /// A watch ends early, or its history expires.
+    Watch(WatchCut),
+    /// A watch tells of each change this much later.
+    WatchDelay(Duration),
+}
+
+/// Which calls a fault is for; what is not named matches everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matching {
+    verb: Option<Verb>,
+    /// Plural, as in the URL.
+    resource: Option<String>,
+    subresource: Option<String>,
+    name: Option<String>,
+    writes_only: bool,
+}
+
+impl Matching {
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    pub fn writes() -> Self {
+        Self { writes_only: true, ..Self::default() }
+    }
+
+    pub fn verb(self, verb: Verb) -> Self {
+        Self { verb: Some(verb), ..self }
+    }
+
+    pub fn resource(self, plural: impl Into<String>) -> Self {
+        Self { resource: Some(plural.into()), ..self }
+    }
+
+    /// `""` matches calls on the object itself only.
+    pub fn subresource(self, subresource: impl Into<String>) -> Self {
+        Self { subresource: Some(subresource.into()), ..self }
+    }
+
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    fn matches(&self, call: &Call) -> bool {
+        let fits =
+            |wanted: &Option<String>, actual: &str| wanted.as_deref().is_none_or(|w| w == actual);
+        self.verb.is_none_or(|verb| verb == call.verb)
+            && fits(&self.resource, &call.plural)
+            && fits(&self.subresource, &call.subresource)
+            && fits(&self.name, &call.name)
+            && (!self.writes_only || call.verb.writes())
+    }
+}
+
+#[derive(Debug)]
+struct Plan {
+    random: Random,
+    rules: Vec<Rule>,
+    calls: u64,
+    stop_after: Option<u64>,
+    is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct Rule {
+    matching: Matching,
+    fault: Fault,
+    when: When,
+    seen: u64,
+}
+
+#[derive(Debug)]
+enum When {
+    Rate(f64),
+    /// From the first to the second of the matching calls, counted from 1.
+    Between(u64, u64),
+}
+
+/// What becomes of one call.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Pass,
+    Late(Duration),
+    Refuse(ApiError),
+    Lose {
+        executed: bool,
+        after: Duration,
+    },
+    Disturb(Duration, WatchCut),
+    /// The caller is dead: it gets no answer, ever.
+    Silence,
+}
+
+impl Faults {
+    /// Nothing goes wrong until a rule says so. Rates draw from the seed.
+    pub fn seeded(seed: u64) -> Self {
+        let plan = Plan {
+            random: Random::seeded(seed),
+            rules: Vec::new(),
+            calls: 0,
+            stop_after: None,
+            is_stopped: false,
+        };
+        Self { plan: Arc::new(Mutex::new(plan)), stopped: Arc::new(Notify::new()) }
+    }
+
+    /// Of the calls that match, about this share meets the fault.
+    pub fn at_rate(&self, rate: f64, matching: Matching, fault: Fault) {
+        self.add(matching, fault, When::Rate(rate));
+    }
+
+    /// The `nth` call from now on that matches, counted from 1, meets the fault.
+    pub fn on_call(&self, nth: u64, matching: Matching, fault: Fault) {
+        self.add(matching, fault, When::Between(nth, nth));
+    }
+
+    /// Each of the next `count` calls that match meets the fault.
+    pub fn on_next(&self, count: u64, matching: Matching, fault: Fault) {
+        self.add(matching, fault, When::Between(1, count));
+    }
+
+    /// Lets `calls` more calls through and answers none after them, as if the client's process had died there.
+    pub fn stop_after(&self, calls: u64) {
+        let mut plan = self.plan();
+        plan.stop_after = Some(plan.calls + calls);
+    }
+
+    /// Returns when the client has tried a call that [`Faults::stop_after`] forbids: time to drop its tasks.
+    pub async fn stopped(&self) {
+        while !self.plan().is_stopped {
+            self.stopped.notified().await;
+        }
+    }
+
+    /// How many calls the client has made.
+    pub fn calls(&self) -> u64 {
+        self.plan().calls
+    }
+
+    /// All is well again.
+    pub fn clear(&self) {
+        let mut plan = self.plan();
+        plan.rules.clear();
+        plan.stop_after = None;
+        plan.is_stopped = false;
+    }
+
+    fn add(&self, matching: Matching, fault: Fault, when: When) {
+        self.plan().rules.push(Rule { matching, fault, when, seen: 0 });
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn judge(&self, request: &Incoming) -> Verdict {
+        let Some(call) = request.call() else { return Verdict::Pass };
+        let mut plan = self.plan();
+        if plan.stop_after.is_some_and(|last| plan.calls >= last) {
+            plan.is_stopped = true;
+            self.stopped.notify_waiters();
+            return Verdict::Silence;
+        }
+        plan.calls += 1;
+        let Plan { random, rules, .. } = &mut *plan;
+        let mut chosen = None;
+        // Each rule counts and draws for each call it matches, so that one fault does not shift another.
+        for rule in rules.iter_mut().filter(|rule| rule.matching.matches(&call)) {
+            rule.seen += 1;
+            let strikes = match rule.when {
+                When::Rate(rate) => random.chance(rate),
+                When::Between(first, last) => (first..=last).contains(&rule.seen),
+            };
+            if strikes && chosen.is_none() {
+                chosen = verdict(&rule.fault, &call);
+            }
+        }
+        chosen.unwrap_or(Verdict::Pass)
+    }
+}
+
+/// None: the fault has no meaning for such a call.
+fn verdict(fault: &Fault, call: &Call) -> Option<Verdict> {
+    let resource = || Named { group: call.group.clone(), resource: call.plural.clone() };
+    Some(match fault {
+        Fault::Conflict if !call.verb.writes() => return None,
+        Fault::Conflict => Verdict::Refuse(ApiError::Conflict {
+            resource: resource(),
+            name: call.name.clone(),
+            why: "the object has been modified; please apply your changes to the latest version and try again".into(),
+        }),
+        Fault::TooManyRequests(retry_after) => Verdict::Refuse(ApiError::TooManyRequests {
+            message: "the server has received too many requests and has asked us to try again later".into(),
+            causes: Vec::<Cause>::new(),
+            retry_after: *retry_after,
+        }),
+        Fault::InternalError => Verdict::Refuse(ApiError::Internal("Internal error occurred: injected".into())),
+        Fault::TimeoutBefore(after) => Verdict::Lose { executed: false, after: *after },
+        Fault::TimeoutAfter(after) => Verdict::Lose { executed: true, after: *after },
+        Fault::Delay(delay) => Verdict::Late(*delay),
+        Fault::Watch(_) | Fault::WatchDelay(_) if call.verb != Verb::Watch => return None,
+        Fault::Watch(cut) => Verdict::Disturb(Duration::ZERO, *cut),
+        Fault::WatchDelay(delay) => Verdict::Disturb(*delay, WatchCut::Never),
+    })
+}

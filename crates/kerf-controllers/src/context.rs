@@ -1,10 +1,11 @@
 //! What every controller is given.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClassReference, NodePool};
+use kerf_cluster::pods;
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
 use kerf_runtime::{Clock, events::Recorder};
@@ -13,6 +14,7 @@ use kube::{Api, Client, ResourceExt, api::DeleteParams};
 use crate::{
     error::{Result, Tried, is_not_found},
     index::Index,
+    metrics::{Cause, ControllerMetrics},
     settings::Settings,
 };
 
@@ -22,12 +24,18 @@ pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) provider: Arc<dyn CloudProvider>,
     pub(crate) recorder: Recorder,
+    pub(crate) metrics: ControllerMetrics,
     pub(crate) index: Index,
 }
 
 impl Context {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The time since then; nothing if it lies ahead.
+    pub(crate) fn passed_since(&self, then: Timestamp) -> Option<Duration> {
+        Duration::try_from(self.clock.since(then)).ok()
     }
 
     pub(crate) fn claims(&self) -> Api<NodeClaim> {
@@ -57,6 +65,18 @@ impl Context {
     pub(crate) fn managed_pool(&self, name: &str) -> Option<Arc<NodePool>> {
         let pool = self.index.read().pools().named(name).cloned();
         pool.filter(|pool| self.manages(&pool.spec.template.spec.node_class_ref))
+    }
+
+    /// Deletes a claim for a reason of our own, and counts it and the pods that lose their place.
+    pub(crate) async fn disrupt(&self, claim: &NodeClaim, cause: Cause) -> Result<()> {
+        let pods = {
+            let cluster = self.index.read();
+            let node = claim.status.as_ref().map_or("", |status| &status.node_name);
+            cluster.pods_on(node).filter(|pod| pods::is_reschedulable(pod)).count()
+        };
+        self.delete_claim(claim).await?;
+        self.metrics.claim_disrupted(cause, claim, pods);
+        Ok(())
     }
 
     /// Asks for the end of a claim. One that is gone already is as good.

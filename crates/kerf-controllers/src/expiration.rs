@@ -12,7 +12,7 @@ use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 use tracing::info;
 
-use crate::{context::Context, controller::Reconciler, error::Result};
+use crate::{context::Context, controller::Reconciler, error::Result, metrics::Cause};
 
 pub(crate) struct Expiration;
 
@@ -35,7 +35,7 @@ impl Reconciler for Expiration {
             Ok(left) if !left.is_zero() => Ok(Outcome::After(left)),
             _ => {
                 info!(claim = claim.name_any(), "deleting expired nodeclaim");
-                context.delete_claim(&claim).await?;
+                context.disrupt(&claim, Cause::Expired).await?;
                 Ok(Outcome::Done)
             }
         }

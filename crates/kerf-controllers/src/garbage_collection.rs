@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use crate::{
     context::Context,
     error::{Error, Result, Tried},
+    metrics::Cause,
 };
 
 const EVERY: Duration = Duration::from_mins(2);
@@ -46,7 +47,7 @@ async fn collect(context: &Context) -> Result<()> {
     for claim in before.iter().filter(|claim| context.manages(&claim.spec.node_class_ref)) {
         if is_without_instance(claim, &running) && !node_is_ready(context, claim) {
             warn!(claim = claim.name_any(), "deleting nodeclaim, its instance is gone");
-            context.delete_claim(claim).await?;
+            context.disrupt(claim, Cause::GarbageCollected).await?;
         }
     }
     terminate_orphans(context, &instances).await

@@ -13,6 +13,7 @@ mod garbage_collection;
 mod hydration;
 mod index;
 mod lifecycle;
+mod metrics;
 pub mod operator;
 mod pod_events;
 mod pool;

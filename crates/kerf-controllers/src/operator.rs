@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass};
 use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, events::Recorder};
+use kerf_runtime::{Clock, Metrics, events::Recorder};
 use kube::{
     Api, Client,
     api::DynamicObject,
@@ -30,6 +30,7 @@ use crate::{
     hydration::Hydration,
     index::Index,
     lifecycle::Lifecycle,
+    metrics::ControllerMetrics,
     pod_events::PodEvents,
     pool::{Pools, registration_health::RegistrationHealth},
     provisioning::{self, Batcher},
@@ -47,6 +48,7 @@ pub struct Operator {
     pub clock: Clock,
     pub settings: Settings,
     pub provider: Arc<dyn CloudProvider>,
+    pub metrics: Metrics,
     /// Becomes true when the cluster is known.
     pub ready: watch::Sender<bool>,
 }
@@ -79,6 +81,7 @@ pub async fn run(
         settings: operator.settings,
         provider: operator.provider,
         recorder,
+        metrics: ControllerMetrics::register(&operator.metrics),
         index: Index::new(controllers.take_triggers()),
     });
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };

@@ -115,6 +115,7 @@ async fn create(context: &Context, pool: &NodePool, planned: &PlannedClaim) -> R
     let name = created.name_any();
     info!(claim = name, pool = planned.pool.name, pods = planned.pods.len(), "created nodeclaim");
     context.index.anticipate(created);
+    context.metrics.claim_created("provisioned", &planned.pool.name, planned.min_values_relaxed);
     for pod in &planned.pods {
         nominate(context, pod, &format!("nodeclaim/{name}"));
     }

@@ -19,6 +19,7 @@ use crate::{
     context::Context,
     controller::Reconciler,
     error::{Result, Tried},
+    metrics::Cause,
 };
 
 /// When many nodes are unwell at once, the cause is rarely the nodes, and replacing them makes it worse.
@@ -73,7 +74,8 @@ impl Reconciler for Repair {
         }
         info!(node = name, condition = policy.condition, "deleting nodeclaim of unhealthy node");
         end_patience(context, &claim, now).await?;
-        context.delete_claim(&claim).await?;
+        context.disrupt(&claim, Cause::Unhealthy).await?;
+        context.metrics.unhealthy_disrupted(policy.condition, &claim);
         Ok(Outcome::Done)
     }
 }

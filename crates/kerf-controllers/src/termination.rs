@@ -128,7 +128,11 @@ async fn record_drain(context: &Context, claim: &NodeClaim, empty: bool) -> Resu
     } else {
         conditions.set_unknown_because(DRAINED, "Draining", "Draining");
     }
-    write_status(context, claim, &changed).await
+    let written = write_status(context, claim, &changed).await?;
+    if written.is_true(DRAINED) && !claim.is_true(DRAINED) {
+        context.metrics.node_drained(claim);
+    }
+    Ok(written)
 }
 
 async fn write_status(
@@ -190,6 +194,9 @@ async fn release(context: &Context, node: &Node) -> Result<Outcome> {
     patch::patch(&context.nodes(), node, &changed, Lock::Optimistic)
         .await
         .tried(|| format!("removing the finalizer of Node {}", node.name_any()))?;
+    let created = node.metadata.creation_timestamp.as_ref();
+    let age = created.and_then(|created| context.passed_since(created.0));
+    context.metrics.node_terminated(node, age);
     info!(node = node.name_any(), "deleted node");
     Ok(Outcome::Done)
 }

@@ -6,7 +6,7 @@ use kerf_api::crds_yaml;
 use kerf_control_plane::{ControlPlane, Profile};
 use kerf_controllers::{Operator, Settings, operator};
 use kerf_provider::kwok::{self, KwokProvider};
-use kerf_runtime::Clock;
+use kerf_runtime::{Clock, Metrics};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -50,6 +50,7 @@ async fn run(
         clock: Clock::system(),
         settings: Settings::default(),
         provider: Arc::new(KwokProvider::new(client, kwok::generated())),
+        metrics: Metrics::default(),
         ready,
     };
     let running = tokio::spawn(operator::run(operator, async {}, stop.clone()));

@@ -133,6 +133,7 @@ async fn operate(settings: &Settings) -> Result<(), Error> {
         clock,
         settings: settings.clone(),
         provider: Arc::clone(&provider) as Arc<dyn CloudProvider>,
+        metrics: metrics.clone(),
         ready: endpoints.synced.clone(),
     };
     let elected = CancellationToken::new();

@@ -44,7 +44,12 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
         }
     };
     let claim = &mark_terminating(context, claim).await?;
-    if gone { release(context, claim).await } else { Ok(Outcome::After(ASK_AGAIN)) }
+    if !gone {
+        return Ok(Outcome::After(ASK_AGAIN));
+    }
+    let asked = claim.condition(INSTANCE_TERMINATING).map(|one| one.last_transition_time.0);
+    context.metrics.instance_gone(claim, asked.and_then(|asked| context.passed_since(asked)));
+    release(context, claim).await
 }
 
 /// Deletes the nodes of a claim; whether there are any.
@@ -108,6 +113,9 @@ async fn release(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
     patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
         .await
         .tried(|| format!("removing the finalizer of NodeClaim {}", claim.name_any()))?;
+    let deleted = claim.metadata.deletion_timestamp.as_ref();
+    let since = deleted.and_then(|deleted| context.passed_since(deleted.0));
+    context.metrics.claim_terminated(claim, since);
     info!(claim = claim.name_any(), "deleted nodeclaim");
     Ok(Outcome::Done)
 }

@@ -13,6 +13,7 @@ use super::{Step, is_settled};
 use crate::{
     context::Context,
     error::{Error, Result},
+    metrics::Cause,
 };
 
 /// Error texts go into conditions and events, where pages of them help nobody.
@@ -38,9 +39,11 @@ pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<S
                 format!("NodeClaim {} event: {}", claim.name_any(), shortened(&error.to_string()));
             let reason = "InsufficientCapacityError";
             context.recorder.record(Notice::about(claim, Severity::Warning, reason, message));
-            give_up(context, claim, &error).await
+            give_up(context, claim, &error, Cause::InsufficientCapacity).await
         }
-        Err(error @ ProviderError::NodeClassNotReady(_)) => give_up(context, claim, &error).await,
+        Err(error @ ProviderError::NodeClassNotReady(_)) => {
+            give_up(context, claim, &error, Cause::NodeClassNotReady).await
+        }
         Err(error) => {
             let (reason, message) = match &error {
                 ProviderError::Create { reason, message } => (reason.as_str(), message.clone()),
@@ -58,9 +61,14 @@ pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<S
 }
 
 /// Deletes a claim that cannot be launched as it stands; its pods are planned anew.
-async fn give_up(context: &Context, claim: &NodeClaim, error: &ProviderError) -> Result<Step> {
+async fn give_up(
+    context: &Context,
+    claim: &NodeClaim,
+    error: &ProviderError,
+    cause: Cause,
+) -> Result<Step> {
     warn!(claim = claim.name_any(), %error, "giving up nodeclaim");
-    context.delete_claim(claim).await?;
+    context.disrupt(claim, cause).await?;
     Ok(Step::Deleted)
 }
 

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use tracing::warn;
 
 use super::Step;
-use crate::{context::Context, error::Result};
+use crate::{context::Context, error::Result, metrics::Cause};
 
 const LAUNCH_TIMEOUT: Duration = Duration::from_mins(5);
 const REGISTRATION_TIMEOUT: Duration = Duration::from_mins(15);
@@ -26,14 +26,14 @@ enum Life {
 }
 
 pub(super) async fn check(context: &Context, claim: &NodeClaim) -> Result<Step> {
-    let reason = match life(claim, context.now()) {
+    let cause = match life(claim, context.now()) {
         Life::Registered => return Ok(Step::Next),
         Life::Waiting(rest) => return Ok(Step::Again(rest)),
-        Life::NotLaunched => "launch_timeout",
-        Life::NotRegistered => "registration_timeout",
+        Life::NotLaunched => Cause::LaunchTimeout,
+        Life::NotRegistered => Cause::RegistrationTimeout,
     };
-    warn!(claim = claim.name_any(), reason, "giving up nodeclaim");
-    context.delete_claim(claim).await?;
+    warn!(claim = claim.name_any(), reason = cause.as_str(), "giving up nodeclaim");
+    context.disrupt(claim, cause).await?;
     Ok(Step::Deleted)
 }
 

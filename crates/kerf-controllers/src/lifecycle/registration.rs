@@ -58,6 +58,7 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
         context.index.anticipate(written);
     }
     info!(claim = claim.name_any(), node = node.name_any(), "registered nodeclaim");
+    context.metrics.node_registered(claim);
     claim.status.get_or_insert_default().node_name = node.name_any();
     claim.condition_set(context.now()).set_true(REGISTERED);
     Ok(())

@@ -118,9 +118,17 @@ async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
     let params = EvictParams { delete_options: Some(only_this(id)), ..EvictParams::default() };
     let answer = api.evict(&id.name, &params).await;
+    context.metrics.eviction_answered(match &answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        // No answer at all.
+        Err(_) => 0,
+    });
     let blocked = match answer {
         Ok(_) => {
-            let message = format!("Evicted pod: {}", reason(context, pod));
+            let reason = reason(context, pod);
+            context.metrics.pod_drained(&reason);
+            let message = format!("Evicted pod: {reason}");
             let notice = Notice::about(pod, Severity::Normal, "Evicted", message);
             context.recorder.record(notice);
             return Ok(Outcome::Done);
@@ -158,7 +166,10 @@ async fn force(context: &Context, id: &PodId, pod: &Pod, deadline: Timestamp) ->
     context.recorder.record(Notice::about(pod, Severity::Normal, "Disrupted", message));
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
     match api.delete(&id.name, &only_this(id).grace_period(grace)).await {
-        Ok(_) => Ok(Outcome::Done),
+        Ok(_) => {
+            context.metrics.pod_drained(&reason(context, pod));
+            Ok(Outcome::Done)
+        }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Done),
         Err(error) => Err(error).tried(|| format!("deleting pod {id}")),
     }

@@ -148,3 +148,21 @@ impl Home {
 fn clusters() -> PathBuf {
     control_plane_cache().join("clusters")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_within_its_directory() {
+        for name in ["default", "a", "try-2"] {
+            assert!(
+                Home::of(name).is_ok_and(|home| home.dir.parent() == Some(&clusters())),
+                "{name}"
+            );
+        }
+        for name in ["", ".", "..", "../x", "a/b", "a.lock", "Upper", "a b", &"x".repeat(41)] {
+            assert!(matches!(Home::of(name), Err(DetachedError::Name(_))), "{name}");
+        }
+    }
+}

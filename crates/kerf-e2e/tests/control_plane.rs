@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kerf_control_plane::{ControlPlane, Profile};
+use kerf_control_plane::detached::{self, DetachedError};
+use kerf_control_plane::{Binaries, ControlPlane, Profile, Program};
 use kerf_e2e::{apply, eventually, shared_api_server, start};
 use kube::api::{EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -167,6 +168,36 @@ async fn a_stopped_cluster_leaves_nothing() {
     drop(cluster);
     assert!(!processes.iter().any(|it| is_alive(it)));
     assert!(!dir.exists());
+}
+
+#[tokio::test]
+async fn a_detached_cluster_is_found_and_stopped_by_its_name() {
+    /// Lest a failing test leave it running.
+    struct Stopped(String);
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            let _ = detached::down(&self.0);
+        }
+    }
+    let name = format!("e2e-{}", std::process::id());
+    let _stopped = Stopped(name.clone());
+    let binaries = Binaries::find().unwrap();
+
+    let cluster = detached::up(&binaries, &name).await.unwrap();
+    assert!(detached::running().unwrap().contains(&cluster));
+    let refused = detached::up(&binaries, &name).await.unwrap_err();
+    assert!(matches!(refused, DetachedError::Running(_)), "{refused}");
+    let nodes = Command::new(binaries.path(Program::Kubectl))
+        .args(["get", "nodes", "--kubeconfig"])
+        .arg(&cluster.kubeconfig)
+        .output()
+        .unwrap();
+    assert!(nodes.status.success(), "{}", String::from_utf8_lossy(&nodes.stderr));
+
+    assert!(detached::down(&name).unwrap());
+    assert!(!detached::running().unwrap().contains(&cluster));
+    assert!(!cluster.kubeconfig.exists());
+    assert!(!detached::down(&name).unwrap());
 }
 
 /// Where the owner writes what it has started.

@@ -7,23 +7,14 @@ use std::{
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, Pod},
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use kerf_api::{NodeClaim, NodePool};
 use kube_core::{Resource, ResourceExt};
 
 use crate::{Cluster, Delta, Key, NodeClass, Objects};
-
-/// One object that came, changed or went.
-#[derive(Debug)]
-pub enum Change {
-    NodePool(Delta<NodePool>),
-    NodeClaim(Delta<NodeClaim>),
-    Node(Delta<Node>),
-    Pod(Delta<Pod>),
-    DaemonSet(Delta<DaemonSet>),
-    NodeClass(Delta<NodeClass>),
-}
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -69,115 +60,52 @@ impl Cluster {
     }
 }
 
-impl Kind for NodePool {
-    fn key(&self) -> Key {
-        key_of(self)
-    }
-
-    fn version(&self) -> u64 {
-        version_of(self)
-    }
-
-    fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
-        &mut cluster.pools
-    }
-
-    fn change(delta: Delta<Self>) -> Change {
-        Change::NodePool(delta)
-    }
-}
-
-impl Kind for NodeClaim {
-    fn key(&self) -> Key {
-        key_of(self)
-    }
-
-    fn version(&self) -> u64 {
-        version_of(self)
-    }
-
-    fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
-        &mut cluster.claims
-    }
-
-    fn change(delta: Delta<Self>) -> Change {
-        Change::NodeClaim(delta)
-    }
-
-    fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
-        fn provider_id(claim: &NodeClaim) -> Option<&str> {
-            claim.status.as_ref().map(|status| status.provider_id.as_str())
+/// One object that came, changed or went.
+macro_rules! kinds {
+    ($($kind:ident in $field:ident $(by $reindex:ident)?),+ $(,)?) => {
+        #[derive(Debug)]
+        pub enum Change {
+            NodeClass(Delta<NodeClass>),
+            $($kind(Delta<$kind>)),+
         }
-        move_entry(&mut cluster.claims_by_provider_id, delta, provider_id);
-    }
+
+        $(impl Kind for $kind {
+            fn key(&self) -> Key {
+                Key::namespaced(self.namespace().unwrap_or_default(), self.name_any())
+            }
+
+            fn version(&self) -> u64 {
+                version_of(self)
+            }
+
+            fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
+                &mut cluster.$field
+            }
+
+            fn change(delta: Delta<Self>) -> Change {
+                Change::$kind(delta)
+            }
+
+            $(fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
+                $reindex(cluster, delta);
+            })?
+        })+
+    };
 }
 
-impl Kind for Node {
-    fn key(&self) -> Key {
-        key_of(self)
-    }
-
-    fn version(&self) -> u64 {
-        version_of(self)
-    }
-
-    fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
-        &mut cluster.nodes
-    }
-
-    fn change(delta: Delta<Self>) -> Change {
-        Change::Node(delta)
-    }
-
-    fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
-        fn provider_id(node: &Node) -> Option<&str> {
-            node.spec.as_ref()?.provider_id.as_deref()
-        }
-        move_entry(&mut cluster.nodes_by_provider_id, delta, provider_id);
-    }
-}
-
-impl Kind for Pod {
-    fn key(&self) -> Key {
-        key_of(self)
-    }
-
-    fn version(&self) -> u64 {
-        version_of(self)
-    }
-
-    fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
-        &mut cluster.pods
-    }
-
-    fn change(delta: Delta<Self>) -> Change {
-        Change::Pod(delta)
-    }
-
-    fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
-        fn node_name(pod: &Pod) -> Option<&str> {
-            pod.spec.as_ref()?.node_name.as_deref()
-        }
-        move_entry(&mut cluster.pods_by_node, delta, node_name);
-    }
-}
-
-impl Kind for DaemonSet {
-    fn key(&self) -> Key {
-        key_of(self)
-    }
-
-    fn version(&self) -> u64 {
-        version_of(self)
-    }
-
-    fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {
-        &mut cluster.daemon_sets
-    }
-
-    fn change(delta: Delta<Self>) -> Change {
-        Change::DaemonSet(delta)
-    }
+kinds! {
+    NodePool in pools,
+    NodeClaim in claims by reindex_claim,
+    Node in nodes by reindex_node,
+    Pod in pods by reindex_pod,
+    DaemonSet in daemon_sets,
+    PodDisruptionBudget in budgets,
+    Namespace in namespaces,
+    PersistentVolume in volumes,
+    PersistentVolumeClaim in volume_claims,
+    StorageClass in storage_classes,
+    CSINode in csi_nodes,
+    VolumeAttachment in attachments by reindex_attachment,
 }
 
 impl Kind for NodeClass {
@@ -198,8 +126,26 @@ impl Kind for NodeClass {
     }
 }
 
-fn key_of<K: Resource>(object: &K) -> Key {
-    Key::namespaced(object.namespace().unwrap_or_default(), object.name_any())
+fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {
+    move_entry(&mut cluster.claims_by_provider_id, delta, |claim| {
+        Some(claim.status.as_ref()?.provider_id.as_str())
+    });
+}
+
+fn reindex_node(cluster: &mut Cluster, delta: &Delta<Node>) {
+    move_entry(&mut cluster.nodes_by_provider_id, delta, |node| {
+        node.spec.as_ref()?.provider_id.as_deref()
+    });
+}
+
+fn reindex_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
+    move_entry(&mut cluster.pods_by_node, delta, |pod| pod.spec.as_ref()?.node_name.as_deref());
+}
+
+fn reindex_attachment(cluster: &mut Cluster, delta: &Delta<VolumeAttachment>) {
+    move_entry(&mut cluster.attachments_by_node, delta, |attachment| {
+        Some(attachment.spec.node_name.as_str())
+    });
 }
 
 pub(crate) fn version_of<K: Resource>(object: &K) -> u64 {

@@ -3,12 +3,14 @@
 //! It takes watch events in and answers questions; it never writes to the API server and never waits. Whoever feeds it
 //! gets a [`Change`] back for each event and shows it to the controllers.
 
+pub mod budgets;
 mod changes;
 pub mod do_not_disrupt;
 pub mod machine;
 mod node_class;
 mod objects;
 pub mod pods;
+mod storage;
 mod totals;
 pub mod view;
 
@@ -19,7 +21,9 @@ use std::{
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, Pod},
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use kerf_api::{NodeClaim, NodePool};
 
@@ -36,9 +40,17 @@ pub struct Cluster {
     pods: Objects<Pod>,
     daemon_sets: Objects<DaemonSet>,
     node_classes: Objects<NodeClass>,
+    budgets: Objects<PodDisruptionBudget>,
+    namespaces: Objects<Namespace>,
+    volumes: Objects<PersistentVolume>,
+    volume_claims: Objects<PersistentVolumeClaim>,
+    storage_classes: Objects<StorageClass>,
+    csi_nodes: Objects<CSINode>,
+    attachments: Objects<VolumeAttachment>,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
+    attachments_by_node: BTreeMap<String, BTreeSet<Key>>,
 }
 
 /// Nodes and NodeClaims find each other by provider id, and there must be no more than one of each.
@@ -83,6 +95,13 @@ impl Cluster {
             && self.pods.listed()
             && self.daemon_sets.listed()
             && self.node_classes.listed()
+            && self.budgets.listed()
+            && self.namespaces.listed()
+            && self.volumes.listed()
+            && self.volume_claims.listed()
+            && self.storage_classes.listed()
+            && self.csi_nodes.listed()
+            && self.attachments.listed()
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {

@@ -80,7 +80,7 @@ pub fn is_waiting_for_eviction(pod: &Pod, now: Timestamp) -> bool {
     !is_terminal(pod) && is_drainable(pod, now)
 }
 
-fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
+pub(crate) fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
     !tolerates_disruption(pod) && !is_stuck_terminating(pod, now) && !is_owned_by_node(pod)
 }
 

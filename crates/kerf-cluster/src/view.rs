@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
 use kerf_api::{NodePool, NodeSelectorRequirement};
 use kerf_model::{
-    InstanceType, KnownLabels, Operator, Requirement, Requirements, Resources,
+    InstanceType, KnownLabels, Labels, Operator, Requirement, Requirements, Resources,
     pod::{PodError, with_limits_as_requests},
+    requirement::UnknownOperator,
     resources::ResourcesError,
     snapshot::{self, Pool},
 };
@@ -28,6 +29,8 @@ pub enum Unreadable {
     Pod(#[from] PodError),
     #[error(transparent)]
     Machine(#[from] UnreadableMachine),
+    #[error("reading the node affinity of a PersistentVolume: {0}")]
+    Volume(#[from] UnknownOperator),
     #[error("reading the limits of NodePool {pool}: {source}")]
     Limits { pool: String, source: ResourcesError },
 }
@@ -59,9 +62,14 @@ impl Cluster {
             exists: machine.node.is_some(),
             deleting: machine.is_leaving(),
             settling: false,
-            volume_limits: BTreeMap::new(),
+            volume_limits: self.volume_limits(&name),
             name,
         })
+    }
+
+    pub fn namespace_labels(&self) -> BTreeMap<String, Labels> {
+        let namespaces = self.namespaces.iter();
+        namespaces.map(|(key, namespace)| (key.name.clone(), namespace.labels().clone())).collect()
     }
 
     /// Pods that need a place: those without one, and those that are about to lose theirs.
@@ -70,8 +78,12 @@ impl Cluster {
         let leaving = self.nodes.values().filter(|node| self.machine_of(node).is_leaving());
         let on_leaving = leaving
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
-        let displaced = on_leaving
-            .filter(|pod| pods::is_reschedulable(pod) && !Protection::of(pod, now).is_active());
+        let budgets = self.budgets();
+        let displaced = on_leaving.filter(|pod| {
+            pods::is_reschedulable(pod)
+                && !Protection::of(pod, now).is_active()
+                && !budgets.is_blocked_for_good(pod, now)
+        });
         pending.chain(displaced.cloned()).collect()
     }
 }

@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, Pod},
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass};
@@ -177,6 +179,13 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
     watch_kind::<Node>(parts, context, "watch of Nodes");
     watch_kind::<Pod>(parts, context, "watch of Pods");
     watch_kind::<DaemonSet>(parts, context, "watch of DaemonSets");
+    watch_kind::<PodDisruptionBudget>(parts, context, "watch of PodDisruptionBudgets");
+    watch_kind::<Namespace>(parts, context, "watch of Namespaces");
+    watch_kind::<PersistentVolume>(parts, context, "watch of PersistentVolumes");
+    watch_kind::<PersistentVolumeClaim>(parts, context, "watch of PersistentVolumeClaims");
+    watch_kind::<StorageClass>(parts, context, "watch of StorageClasses");
+    watch_kind::<CSINode>(parts, context, "watch of CSINodes");
+    watch_kind::<VolumeAttachment>(parts, context, "watch of VolumeAttachments");
     for class in context.provider.node_classes() {
         let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);

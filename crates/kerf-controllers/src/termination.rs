@@ -1,7 +1,8 @@
-//! The end of a Node: kept from new pods, drained, its instance terminated, then let go.
+//! The end of a Node: kept from new pods, drained, its volumes detached, its instance terminated, then let go.
 
 pub(crate) mod drain;
 pub(crate) mod eviction;
+mod volumes;
 
 use std::time::Duration;
 
@@ -86,8 +87,11 @@ impl Reconciler for Termination {
 
         let waiting = drain::drain(context, &self.evictions, &node, deadline);
         if let Some(claim) = &claim {
-            let claim = record_drain(context, claim, waiting == 0).await?;
+            let mut claim = record_drain(context, claim, waiting == 0).await?;
             if waiting > 0 || !claim.is_true(DRAINED) {
+                return Ok(Outcome::After(LOOK_AGAIN));
+            }
+            if !volumes::detached(context, &node, &mut claim, deadline).await? {
                 return Ok(Outcome::After(LOOK_AGAIN));
             }
             return terminate(context, &node, &claim).await;

@@ -23,6 +23,8 @@ pub(super) async fn take(context: &Context) -> Result<Option<Snapshot>> {
     let nodes = cluster.node_views(&known)?;
     let daemons = cluster.daemon_sets().values().map(|daemon| view::daemon_view(daemon, &known));
     let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;
+    let volumes = Arc::new(cluster.volumes_view(&known).map_err(view::Unreadable::from)?);
+    let namespaces = Arc::new(cluster.namespace_labels());
     let mut pods = Vec::new();
     for pod in cluster.pods_to_place(context.now()) {
         match Pod::from_api(&pod, &known) {
@@ -35,7 +37,7 @@ pub(super) async fn take(context: &Context) -> Result<Option<Snapshot>> {
         return Ok(None);
     }
     let labels = Arc::new(known);
-    Ok(Some(Snapshot { labels, pools, nodes, pods, daemons, ..Snapshot::default() }))
+    Ok(Some(Snapshot { labels, pools, nodes, pods, daemons, volumes, namespaces }))
 }
 
 pub(super) fn options(context: &Context) -> Options {

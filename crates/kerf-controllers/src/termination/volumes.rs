@@ -1,0 +1,102 @@
+//! Waiting for volumes: a disk that is still attached when its instance dies keeps the next pod waiting for minutes.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, VOLUMES_DETACHED},
+};
+use kerf_runtime::events::{Notice, Severity};
+use kube::ResourceExt;
+
+use super::write_status;
+use crate::{context::Context, error::Result};
+
+/// More names than this help nobody.
+const NAMED_AT_MOST: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Over,
+    GoesOn,
+    GivenUp,
+}
+
+/// Whether the instance may go: the volumes are detached, or the time for it is up.
+pub(super) async fn detached(
+    context: &Context,
+    node: &Node,
+    claim: &mut NodeClaim,
+    deadline: Option<Timestamp>,
+) -> Result<bool> {
+    let now = context.now();
+    let awaited = context.index.read().attachments_to_await(&node.name_any(), now);
+    let wait = wait(awaited.len(), deadline, now);
+    if wait == Wait::GoesOn {
+        let names: Vec<_> = awaited.iter().map(|attachment| attachment.name_any()).collect();
+        let message = format!("Awaiting deletion of bound volumeattachments ({})", listed(&names));
+        let notice = Notice::about(node, Severity::Normal, "AwaitingVolumeDetachment", message);
+        context.recorder.record(notice.same_if(vec![node.name_any()]));
+    }
+    let mut changed = claim.clone();
+    let mut conditions = changed.condition_set(now);
+    match wait {
+        Wait::Over => conditions.set_true(VOLUMES_DETACHED),
+        Wait::GoesOn => {
+            let reason = "AwaitingVolumeDetachment";
+            conditions.set_unknown_because(VOLUMES_DETACHED, reason, reason)
+        }
+        Wait::GivenUp => {
+            let reason = "TerminationGracePeriodElapsed";
+            conditions.set_false(VOLUMES_DETACHED, reason, reason)
+        }
+    };
+    *claim = write_status(context, claim, &changed).await?;
+    Ok(wait != Wait::GoesOn)
+}
+
+fn wait(attached: usize, deadline: Option<Timestamp>, now: Timestamp) -> Wait {
+    if attached == 0 {
+        Wait::Over
+    } else if deadline.is_some_and(|deadline| now > deadline) {
+        Wait::GivenUp
+    } else {
+        Wait::GoesOn
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let first = names.iter().take(NAMED_AT_MOST).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED_AT_MOST) {
+        0 => first,
+        more => format!("{first} and {more} other(s)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_ends_with_the_last_attachment_or_after_the_deadline() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let earlier = now - jiff::SignedDuration::from_secs(1);
+        let cases = [
+            (0, None, Wait::Over),
+            (0, Some(earlier), Wait::Over),
+            (1, None, Wait::GoesOn),
+            (1, Some(now), Wait::GoesOn),
+            (1, Some(earlier), Wait::GivenUp),
+        ];
+        for (attached, deadline, expected) in cases {
+            assert_eq!(wait(attached, deadline, now), expected, "{attached} {deadline:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_names_are_listed() {
+        let names: Vec<_> = (1..=7).map(|n| n.to_string()).collect();
+        assert_eq!(listed(&names[..2]), "1, 2");
+        assert_eq!(listed(&names), "1, 2, 3, 4, 5 and 2 other(s)");
+    }
+}

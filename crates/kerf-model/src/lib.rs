@@ -5,6 +5,7 @@
 //! nothing in here knows a client, a task or a clock.
 
 pub mod catalogue;
+pub mod default_spread;
 pub mod instance_type;
 pub mod labels;
 pub mod pod;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kerf_model::Taint;
 use kerf_model::taint::tolerates_all;
+use kerf_model::{Effect, Taint};
 use rustc_hash::FxHashSet;
 
 use super::{Engine, Spot};
@@ -45,11 +45,7 @@ impl Engine<'_> {
         let snapshot = self.snapshot;
         let name = self.algebra.key_name(key).to_owned();
         for pool in snapshot.pools.iter().filter(|pool| !pool.instance_types.is_empty()) {
-            let reachable = filter
-                .tolerations
-                .as_ref()
-                .is_none_or(|tolerations| tolerates_all(&pool.taints, tolerations));
-            if !reachable {
+            if !tolerated(&pool.taints, filter) {
                 continue;
             }
             let own = pool.template_requirements();
@@ -211,6 +207,10 @@ impl Engine<'_> {
     }
 }
 
+/// Taints that only ask to be avoided keep no node out of a spread.
 fn tolerated(taints: &[Taint], filter: &NodeFilter) -> bool {
-    filter.tolerations.as_ref().is_none_or(|tolerations| tolerates_all(taints, tolerations))
+    filter.tolerations.as_ref().is_none_or(|tolerations| {
+        let mut hard = taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+        hard.all(|taint| tolerates_all(std::slice::from_ref(taint), tolerations))
+    })
 }

@@ -2,10 +2,13 @@
 
 mod affinity;
 mod build;
+mod checker;
 mod daemons;
 mod flexibility;
 mod placing;
 mod preferences;
+mod properties;
+mod random;
 mod requirements;
 mod reserved;
 mod spread;

@@ -1,0 +1,99 @@
+//! Laws that hold for all values, and parsers that survive all texts.
+
+use kerf_model::{Operator, Price, Quantity, Requirement, Requirements, Undefined};
+use proptest::prelude::*;
+
+/// Few keys and values, so that they meet.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof!["[ab]", (-2i64..4).prop_map(|number| number.to_string())]
+}
+
+fn operation() -> impl Strategy<Value = (Operator, Vec<String>)> {
+    use Operator::{DoesNotExist, Exists, Gt, Gte, In, Lt, Lte, NotIn};
+    prop_oneof![
+        (prop_oneof![Just(In), Just(NotIn)], prop::collection::vec(value(), 0..4)),
+        (prop_oneof![Just(Exists), Just(DoesNotExist)], Just(Vec::new())),
+        (
+            prop_oneof![Just(Gt), Just(Lt), Just(Gte), Just(Lte)],
+            (-3i64..5).prop_map(|number| vec![number.to_string()]),
+        ),
+    ]
+}
+
+/// An intersection of two, which reaches shapes that no single operator has.
+fn requirement() -> impl Strategy<Value = Requirement> {
+    (operation(), operation(), prop::option::of(1u32..4)).prop_map(|(a, b, min)| {
+        let a = Requirement::new("key", a.0, a.1).with_min_values(min);
+        a.intersection(&Requirement::new("key", b.0, b.1))
+    })
+}
+
+proptest! {
+    #[test]
+    fn an_intersection_has_what_both_have(a in requirement(), b in requirement(), value in value()) {
+        prop_assert_eq!(a.intersection(&b).has(&value), a.has(&value) && b.has(&value));
+    }
+
+    #[test]
+    fn intersection_is_commutative_associative_and_idempotent(a in requirement(), b in requirement(), c in requirement()) {
+        prop_assert_eq!(a.intersection(&b), b.intersection(&a));
+        prop_assert_eq!(a.intersection(&b).intersection(&c), a.intersection(&b.intersection(&c)));
+        prop_assert_eq!(a.intersection(&a), a);
+    }
+
+    #[test]
+    fn requirements_that_share_a_value_intersect(a in requirement(), b in requirement(), value in value()) {
+        if a.has(&value) && b.has(&value) {
+            prop_assert!(a.intersects(&b));
+        }
+        prop_assert_eq!(a.intersects(&b), b.intersects(&a));
+    }
+
+    #[test]
+    fn any_value_is_an_allowed_one(a in requirement()) {
+        if let Some(value) = a.any() {
+            prop_assert!(a.has(&value), "{} does not allow {}", a, value);
+        }
+    }
+
+    #[test]
+    fn the_api_form_says_the_same(a in requirement()) {
+        let again = a.expressions().iter().map(|entry| {
+            Requirement::new(&entry.key, entry.operator, &entry.values).with_min_values(entry.min_values)
+        }).reduce(|a, b| a.intersection(&b));
+        let mut again = again.expect("at least one entry");
+        // What cannot be met has no flexibility to carry.
+        again.set_min_values(a.min_values());
+        prop_assert_eq!(again, a);
+    }
+
+    #[test]
+    fn what_is_compatible_stays_so_when_it_is_added(a in requirement(), b in requirement()) {
+        let (node, incoming) = (Requirements::new([a]), Requirements::new([b]));
+        if node.compatible(&incoming, Undefined::Refused).is_ok() {
+            let both = node.merged(&incoming);
+            prop_assert!(both.compatible(&incoming, Undefined::Refused).is_ok(), "{} then {}", both, incoming);
+        }
+    }
+
+    #[test]
+    fn quantities_survive_printing(nanos in any::<i64>(), scale in 0u32..9) {
+        let text = format!("{nanos}e-{scale}");
+        let quantity: Quantity = text.parse().expect("a quantity");
+        prop_assert_eq!(quantity.to_string().parse::<Quantity>().expect("canonical"), quantity);
+    }
+
+    #[test]
+    fn no_text_breaks_the_parsers(text in "[-+0-9.eEinumkKMGTP ]{0,24}|.{0,12}") {
+        let _ = text.parse::<Quantity>();
+        let _ = text.parse::<Price>();
+        let _ = text.parse::<Operator>();
+    }
+
+    #[test]
+    fn sums_of_quantities_are_exact(a in -1_000_000i64..1_000_000, b in -1_000_000i64..1_000_000) {
+        let sum = Quantity::from_millis(a) + Quantity::from_millis(b);
+        prop_assert_eq!(sum, Quantity::from_millis(a + b));
+        prop_assert_eq!(sum - Quantity::from_millis(b), Quantity::from_millis(a));
+    }
+}

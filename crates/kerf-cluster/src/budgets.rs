@@ -134,7 +134,7 @@ mod tests {
         let spares = json!({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"});
         let by = || Some(Blocked::By(Key::namespaced("ns", "b")));
         let now = Timestamp::UNIX_EPOCH;
-        let cases = [
+        let cases = vec![
             (budget("b", one(), 0), pod("a", "ns", "True"), by()),
             (budget("b", one(), 1), pod("a", "ns", "True"), None),
             (budget("b", one(), 0), pod("b", "ns", "True"), None),

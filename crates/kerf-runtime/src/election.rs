@@ -12,13 +12,17 @@
 //! record unchanged. Writes carry the resource version they were decided on, so that of two candidates
 //! that both see a free lease one is refused.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
+use futures::{StreamExt, stream::BoxStream};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{PostParams, WatchEvent, WatchParams},
+};
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, info, warn};
@@ -129,8 +133,12 @@ impl Election {
     }
 
     /// Waits until this candidate holds the lease.
+    ///
+    /// It looks every few seconds, which is what safety rests on, and follows the lease between the looks, so that one
+    /// that is released or deleted is taken at once.
     pub async fn acquire(&mut self) {
         let mut leader = None;
+        let mut changes = Changes(None);
         info!(lease = self.name, identity = self.identity, "waiting for the lease");
         loop {
             match self.attempt().await {
@@ -143,7 +151,12 @@ impl Election {
                 }
                 Err(error) => warn!(lease = self.name, %error, "cannot acquire the lease yet"),
             }
-            sleep(self.jitter.stretch(self.timing.retry)).await;
+            let look = sleep(self.jitter.stretch(self.timing.retry));
+            let version = self.observed.as_ref().and_then(|seen| seen.lease.resource_version());
+            tokio::select! {
+                () = look => {}
+                () = changes.freed(&self.leases, &self.name, version.as_deref()) => {}
+            }
         }
         self.metrics.leading.set(1);
         info!(lease = self.name, identity = self.identity, "leading");
@@ -307,6 +320,35 @@ impl Election {
             renew_time: Some(now),
             ..spec
         }
+    }
+}
+
+/// The watch of one lease. It only ever saves time: when it breaks, the next look opens it again.
+struct Changes(Option<BoxStream<'static, kube::Result<WatchEvent<Lease>>>>);
+
+impl Changes {
+    /// Waits until nobody holds the lease any more; for ever if that cannot be followed.
+    async fn freed(&mut self, leases: &Api<Lease>, name: &str, since: Option<&str>) {
+        let Some(since) = since else { return pending().await };
+        if self.0.is_none() {
+            let only_this = WatchParams::default().fields(&format!("metadata.name={name}"));
+            self.0 = leases.watch(&only_this, since).await.ok().map(StreamExt::boxed);
+        }
+        while let Some(changes) = &mut self.0 {
+            match changes.next().await {
+                Some(Ok(WatchEvent::Modified(lease) | WatchEvent::Added(lease)))
+                    if holder(&lease).is_empty() =>
+                {
+                    return;
+                }
+                Some(Ok(WatchEvent::Deleted(_))) => return,
+                Some(Ok(
+                    WatchEvent::Modified(_) | WatchEvent::Added(_) | WatchEvent::Bookmark(_),
+                )) => {}
+                Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => self.0 = None,
+            }
+        }
+        pending::<()>().await;
     }
 }
 

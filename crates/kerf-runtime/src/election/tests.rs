@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::Notify, task::JoinHandle};
 use tower::service_fn;
 
 use super::*;
@@ -18,7 +18,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<Stored>>);
+struct Server(Arc<Mutex<Stored>>, Arc<Notify>);
 
 #[derive(Default)]
 struct Stored {
@@ -50,6 +50,11 @@ impl Server {
                     Some((who, fault)) if who.is_none_or(|who| who == candidate) => Some(fault),
                     _ => None,
                 };
+                let watching = parts.uri.query().is_some_and(|query| query.contains("watch="));
+                if watching && fault.is_none() {
+                    let line = server.next_change().await;
+                    return Ok(Response::new(Body::from(line.into_bytes())));
+                }
                 let (status, answer) = match fault {
                     Some(Fault::Broken) => (500, failure(500, "InternalError")),
                     Some(Fault::Silent) => std::future::pending().await,
@@ -63,6 +68,14 @@ impl Server {
             }
         });
         Client::new(service, "default")
+    }
+
+    /// A watch that ends after the first event: the client has to open it again.
+    async fn next_change(&self) -> String {
+        let changed = self.1.notified();
+        changed.await;
+        let stored = self.0.lock().unwrap();
+        json!({"type": "MODIFIED", "object": stored.lease}).to_string() + "\n"
     }
 
     fn handle(&self, method: &Method, body: &[u8]) -> (u16, Value) {
@@ -82,6 +95,7 @@ impl Server {
                 stored.version += 1;
                 lease["metadata"]["resourceVersion"] = json!(stored.version.to_string());
                 stored.lease = Some(lease.clone());
+                self.1.notify_waiters();
                 (200, lease)
             }
             other => panic!("unexpected request {other:?}"),
@@ -183,7 +197,7 @@ async fn when_the_holder_dies_another_takes_over_as_soon_as_the_lease_ran_out() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_at_the_next_look() {
+async fn a_released_lease_is_taken_at_once() {
     let server = Server::default();
     let start = Instant::now();
     let mut first = server.candidate("a");
@@ -195,10 +209,25 @@ async fn a_released_lease_is_taken_at_the_next_look() {
     assert_eq!(spec.holder_identity.as_deref(), Some(""));
     assert_eq!(spec.lease_duration_seconds, Some(1));
     let taken = second.await.unwrap();
-    assert!(taken <= Duration::from_millis(9400), "{taken:?}");
+    assert_eq!(taken, 5 * SECOND);
     let spec = server.spec();
     assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("b"), Some(1)));
     assert_eq!((spec.lease_duration_seconds, spec.acquire_time), (Some(15), spec.renew_time));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_at_the_next_look_when_it_cannot_be_watched() {
+    let server = Server::default();
+    let start = Instant::now();
+    let mut first = server.candidate("a");
+    first.acquire().await;
+    server.fail("b", Fault::Broken);
+    let second = stand_by(server.candidate("b"), start);
+    sleep(Duration::from_secs(5)).await;
+    first.release().await;
+    server.recover();
+    let taken = second.await.unwrap();
+    assert!(taken > 5 * SECOND && taken <= Duration::from_millis(9400), "{taken:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -324,7 +324,11 @@ mod tests {
                 "kind": "Node",
                 "metadata": {
                     "name": "kwok-default-x7k2p-6b7a1c90",
-                    "annotations": { "karpenter.sh/nodepool-hash": "1", "kwok.x-k8s.io/node": "fake" },
+                    "annotations": {
+                        "karpenter.kwok.sh/nodeclaim-uid": "6b7a1c90-0000-4000-8000-000000000000",
+                        "karpenter.sh/nodepool-hash": "1",
+                        "kwok.x-k8s.io/node": "fake",
+                    },
                     "labels": {
                         "eks-node-viewer/instance-price": "0.019003",
                         "example.com/rack": "r1",
@@ -384,6 +388,7 @@ mod tests {
         assert!(!launched.labels.contains_key(labels::REGISTERED));
         assert!(!launched.labels.contains_key(labels::INITIALIZED));
         assert_eq!(launched.provider_id, "kwok://kwok-default-x7k2p-6b7a1c90");
+        assert_eq!(launched.claim_uid.as_deref(), Some("6b7a1c90-0000-4000-8000-000000000000"));
         assert_eq!(launched.capacity["cpu"].0, "1");
     }
 

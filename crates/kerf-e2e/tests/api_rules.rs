@@ -1,0 +1,301 @@
+//! Every constraint of our resources, proved by the API server: one object that it accepts and one
+//! that it refuses, with the message that says why.
+//!
+//! The constraints are read from the CRDs. One without a case here is a failure, so that none is
+//! added unproved.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "api_rules/case.rs"]
+mod case;
+#[path = "api_rules/cases.rs"]
+mod cases;
+#[path = "api_rules/constraints.rs"]
+mod constraints;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kerf_control_plane::ControlPlane;
+use kerf_e2e::{eventually, shared_api_server};
+use kube::{
+    Api, Client,
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    },
+};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use case::{Case, Kind, base};
+use cases::cases;
+use constraints::{Constraint, constraints};
+
+#[test]
+fn every_constraint_has_a_case() {
+    let proved: BTreeSet<Constraint> = cases().iter().map(Case::constraint).collect();
+    let written: BTreeSet<Constraint> =
+        Kind::ALL.into_iter().flat_map(|kind| constraints(kind, &kind.crd())).collect();
+    let unproved: Vec<_> = written.difference(&proved).collect();
+    let unknown: Vec<_> = proved.difference(&written).collect();
+    assert!(unproved.is_empty(), "no case for {unproved:#?}");
+    assert!(unknown.is_empty(), "no such constraint: {unknown:#?}");
+}
+
+#[tokio::test]
+async fn every_constraint_is_enforced() {
+    let server = Server::ready().await;
+    for kind in Kind::ALL {
+        server.create(kind, &kind.object("base", &base(kind))).await;
+    }
+    let mut wrong = Vec::new();
+    for case in cases() {
+        wrong.extend(server.check(&case).await);
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases().len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_left_out_gets_its_default() {
+    let server = Server::ready().await;
+    let node = json!({ "requirements": [], "nodeClassRef": base(Kind::NodeClaim)["spec"]["nodeClassRef"] });
+    let pool = |disruption: Value| json!({ "spec": { "template": { "spec": node }, "disruption": disruption } });
+    let everything = json!({
+        "consolidateAfter": "0s",
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "budgets": [{ "nodes": "10%" }],
+    });
+    for (name, disruption) in
+        [("unset", Value::Null), ("empty", json!({})), ("budget", json!({ "budgets": [{}] }))]
+    {
+        let mut pool = Kind::NodePool.object(&format!("default-{name}"), &pool(disruption));
+        if pool["spec"]["disruption"].is_null() {
+            pool["spec"].as_object_mut().unwrap().remove("disruption");
+        }
+        let created = server.create(Kind::NodePool, &pool).await;
+        assert_eq!(created["spec"]["disruption"], everything, "{name}");
+        assert_eq!(created["spec"]["template"]["spec"]["expireAfter"], "720h");
+    }
+    let claim = Kind::NodeClaim.object("default", &json!({ "spec": node }));
+    let created = server.create(Kind::NodeClaim, &claim).await;
+    assert_eq!(created["spec"]["expireAfter"], "720h");
+    let class = Kind::KwokNodeClass.object("default", &json!({}));
+    let created = server.create(Kind::KwokNodeClass, &class).await;
+    assert_eq!(created.pointer("/status/conditions/0/status"), Some(&json!("True")));
+}
+
+#[tokio::test]
+async fn kubectl_scales_static_pools_only() {
+    let server = Server::ready().await;
+    let mut pool = Kind::NodePool.object("scaled-static", &base(Kind::NodePool));
+    let spec = pool["spec"].as_object_mut().unwrap();
+    spec.remove("weight");
+    spec.remove("limits");
+    server
+        .create(Kind::NodePool, &{
+            let mut dynamic = pool.clone();
+            dynamic["metadata"]["name"] = json!("scaled-dynamic");
+            dynamic
+        })
+        .await;
+    pool["spec"]["replicas"] = json!(1);
+    server.create(Kind::NodePool, &pool).await;
+    server.kubectl("scale nodepool scaled-static --replicas=3").await.unwrap();
+    let replicas = server.kubectl("get nodepool scaled-static -o jsonpath={.spec.replicas}").await;
+    assert_eq!(replicas, Ok("3".to_owned()));
+    let refused = server.kubectl("scale nodepool scaled-dynamic --replicas=3").await.unwrap_err();
+    assert!(refused.contains("Cannot transition NodePool between static"), "{refused}");
+}
+
+#[tokio::test]
+async fn kubectl_shows_the_columns() {
+    let server = Server::ready().await;
+    for kind in Kind::ALL {
+        let shown = kind.object("shown", &base(kind));
+        server.create(kind, &shown).await;
+        let status = json!({ "status": shown["status"] });
+        let (params, patch) = (PatchParams::default(), Patch::Merge(status));
+        server.objects(kind).patch_status("shown", &params, &patch).await.unwrap();
+    }
+    let labels = json!({ "metadata": { "labels": {
+        "node.kubernetes.io/instance-type": "m5.large", "karpenter.sh/capacity-type": "spot",
+        "topology.kubernetes.io/zone": "zone-a", "karpenter.sh/nodepool": "default",
+    }}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(labels));
+    server.objects(Kind::NodeClaim).patch("shown", &params, &patch).await.unwrap();
+
+    let check = async |arguments: &str, header: &[&str], row: &[&str]| {
+        let table = server.kubectl(arguments).await.unwrap();
+        let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(lines.next().unwrap(), header, "{arguments}");
+        let mut shown = lines.next().unwrap();
+        let age = header.iter().position(|column| *column == "AGE").unwrap();
+        shown[age] = "age";
+        assert_eq!(shown, row, "{arguments}");
+    };
+    check(
+        "get nodepools shown",
+        &["NAME", "NODECLASS", "NODES", "READY", "AGE"],
+        &["shown", "default", "1", "True", "age"],
+    )
+    .await;
+    check(
+        "get nodepools shown -o wide",
+        &["NAME", "NODECLASS", "NODES", "READY", "AGE", "WEIGHT", "CPU", "MEMORY"],
+        &["shown", "default", "1", "True", "age", "10", "1"],
+    )
+    .await;
+    check(
+        "get nodeclaims shown",
+        &["NAME", "TYPE", "CAPACITY", "ZONE", "NODE", "READY", "AGE"],
+        &["shown", "m5.large", "spot", "zone-a", "a", "True", "age"],
+    )
+    .await;
+    check(
+        "get nodeclaims shown -o wide",
+        &[
+            "NAME",
+            "TYPE",
+            "CAPACITY",
+            "ZONE",
+            "NODE",
+            "READY",
+            "AGE",
+            "IMAGEID",
+            "ID",
+            "NODEPOOL",
+            "NODECLASS",
+            "DRIFTED",
+        ],
+        &[
+            "shown", "m5.large", "spot", "zone-a", "a", "True", "age", "c", "b", "default",
+            "default",
+        ],
+    )
+    .await;
+    check("get kwoknc shown", &["NAME", "AGE"], &["shown", "age"]).await;
+    check("get kwokncs shown", &["NAME", "AGE"], &["shown", "age"]).await;
+    let all = server.kubectl("get karpenter -o name").await.unwrap();
+    for kind in
+        ["nodepool.karpenter.sh", "nodeclaim.karpenter.sh", "kwoknodeclass.karpenter.kwok.sh"]
+    {
+        assert!(all.lines().any(|line| line == format!("{kind}/shown")), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn kubectl_explains_every_field() {
+    let server = Server::ready().await;
+    // The API server publishes the schema some time after it has begun to serve the kind.
+    let explain = async || server.kubectl("explain nodepool.spec.disruption").await;
+    let explained = eventually("explained", explain).await;
+    for field in [
+        "budgets\t<[]Object>",
+        "consolidateAfter\t<string>",
+        "consolidationGracePeriod\t<string>",
+        "consolidationPolicy\t<string>",
+        "consolidationPriceImprovementFactor\t<number>",
+        "consolidationSavingsThreshold\t<number>",
+        "consolidationUtilizationThreshold\t<number>",
+    ] {
+        assert!(explained.contains(field), "{field} is not in\n{explained}");
+    }
+    for (kind, crd) in Kind::ALL.map(|kind| (kind.name(), kind.crd())) {
+        let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap();
+        constraints::undescribed(&schema["openAPIV3Schema"], kind, &mut |path| {
+            panic!("{path} has no description");
+        });
+    }
+}
+
+/// The API server with our CRDs in it.
+struct Server {
+    cluster: &'static ControlPlane,
+    client: Client,
+}
+
+impl Server {
+    async fn ready() -> Self {
+        static INSTALLED: OnceCell<()> = OnceCell::const_new();
+        let cluster = shared_api_server().await;
+        let server = Self { cluster, client: cluster.client() };
+        INSTALLED.get_or_init(async || server.install().await).await;
+        server
+    }
+
+    async fn install(&self) {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for crd in kerf_api::crds() {
+            crds.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        for kind in Kind::ALL {
+            eventually("served", async || self.objects(kind).list(&ListParams::default()).await)
+                .await;
+        }
+    }
+
+    fn objects(&self, kind: Kind) -> Api<DynamicObject> {
+        let (group, version) = kind.group_version();
+        let kind = GroupVersionKind::gvk(group, version, kind.name());
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind))
+    }
+
+    async fn create(&self, kind: Kind, object: &Value) -> Value {
+        let object = serde_json::from_value(object.clone()).unwrap();
+        let created = self.objects(kind).create(&PostParams::default(), &object).await.unwrap();
+        serde_json::to_value(created).unwrap()
+    }
+
+    /// The output, or what kubectl complains of.
+    async fn kubectl(&self, arguments: &str) -> Result<String, String> {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = self.cluster.kubectl(&arguments).await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// What is wrong with the answers to a case.
+    async fn check(&self, case: &Case) -> Option<String> {
+        let shown = |object: &Value| object.pointer(&case.at).cloned().unwrap_or_default();
+        let wrong = |what: String| Some(format!("{:?}: {what}", case.constraint()));
+        if let Err(error) = self.submit(case, &case.good).await {
+            return wrong(format!("refused {} with {error}", shown(&case.good)));
+        }
+        let status = match self.submit(case, &case.bad).await {
+            Ok(()) => return wrong(format!("accepted {}", shown(&case.bad))),
+            Err(kube::Error::Api(status)) => status,
+            Err(error) => return wrong(error.to_string()),
+        };
+        let (field, message) = (case.field(), &case.message);
+        let causes = status.details.map(|details| details.causes).unwrap_or_default();
+        if causes.iter().any(|cause| cause.field == field && cause.message.contains(message)) {
+            return None;
+        }
+        wrong(format!("refused {} with {causes:#?} and not {field} {message:?}", shown(&case.bad)))
+    }
+
+    /// Sends the object without having it stored: as a new one, as a new status, or as a change of
+    /// an old one.
+    async fn submit(&self, case: &Case, object: &Value) -> Result<(), kube::Error> {
+        let objects = self.objects(case.kind);
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let parsed =
+            |object: &Value| serde_json::from_value::<DynamicObject>(object.clone()).unwrap();
+        if let Some(old) = &case.old {
+            let name = format!("old-{}", case.number);
+            let mut old = old.clone();
+            old["metadata"]["name"] = json!(name);
+            if objects.get_opt(&name).await?.is_none() {
+                objects.create(&PostParams::default(), &parsed(&old)).await?;
+            }
+            let mut new = parsed(object);
+            new.metadata = objects.get(&name).await?.metadata;
+            return objects.replace(&name, &dry, &new).await.map(drop);
+        }
+        if case.at.starts_with("/status") {
+            let mut new = parsed(object);
+            new.metadata = objects.get("base").await?.metadata;
+            return objects.replace_status("base", &dry, &new).await.map(drop);
+        }
+        objects.create(&dry, &parsed(object)).await.map(drop)
+    }
+}

@@ -1,6 +1,6 @@
 //! The CRDs that the chart ships are the ones that the types generate.
 //!
-//! After a change of the types, write them anew with `KERF_WRITE_CRDS=1 cargo test -p kerf-api
+//! After a change of the types, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_CRDS`).
 //! --test crds`.
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -33,7 +33,7 @@ fn chart_ships_the_generated_crds() {
         .collect();
     assert!(
         stale.is_empty(),
-        "stale in charts/kerf/crds: {stale:?}; run KERF_WRITE_CRDS=1 cargo test -p kerf-api --test crds, and delete what is no longer generated"
+        "stale in charts/kerf/crds: {stale:?}; run cargo xtask generate, and delete what is no longer generated"
     );
 }
 

@@ -1,7 +1,6 @@
 //! The CRDs that the chart ships are the ones that the types generate.
 //!
 //! After a change of the types, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_CRDS`).
-//! --test crds`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

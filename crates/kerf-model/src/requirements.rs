@@ -139,6 +139,15 @@ impl Requirements {
         self.intersects(incoming)
     }
 
+    /// Whether a node with exactly these labels meets everything: the strict comparison, without building
+    /// requirements from the labels.
+    pub fn are_met_by(&self, labels: &Labels) -> bool {
+        self.iter().all(|requirement| match labels.get(requirement.key()) {
+            Some(value) => requirement.has(value),
+            None => requirement.allows_absence(),
+        })
+    }
+
     fn conflicts(&self, incoming: &Self) -> Vec<Conflict> {
         // Walk the smaller side: incoming sets are short, node sets are not always.
         let (small, large) =

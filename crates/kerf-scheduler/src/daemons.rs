@@ -3,7 +3,7 @@
 use kerf_model::labels::Labels;
 use kerf_model::pod::HostPort;
 use kerf_model::taint::{Toleration, tolerates_all};
-use kerf_model::{Pod, Requirements, Snapshot, Taint, Undefined};
+use kerf_model::{Pod, Requirements, Snapshot, Taint};
 
 use crate::algebra::{Algebra, SetId, Wish};
 use crate::lanes::{LaneTable, Lanes};
@@ -73,10 +73,7 @@ impl Daemon {
     }
 
     pub(crate) fn runs_on_node(&self, taints: &[Taint], labels: &Labels) -> bool {
-        let node = || Requirements::from_labels(labels);
         tolerates_all(taints, &self.tolerations)
-            && self.terms.iter().any(|(term, _)| {
-                term.is_empty() || node().compatible(term, Undefined::Refused).is_ok()
-            })
+            && self.terms.iter().any(|(term, _)| term.are_met_by(labels))
     }
 }

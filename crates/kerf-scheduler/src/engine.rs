@@ -130,7 +130,10 @@ impl<'s> Engine<'s> {
             match self.place(pod, class) {
                 Ok(()) => {}
                 Err((Stuck::TooManyNewClaims, _)) => {
-                    refusals[pod as usize] = Some(Refusal::TooManyNewClaims);
+                    for left in std::iter::once(pod).chain(queue.into_rest()) {
+                        refusals[left as usize] = Some(Refusal::TooManyNewClaims);
+                        stuck[left as usize] = None;
+                    }
                     break;
                 }
                 Err((Stuck::WaitsForReservation, _)) => {
@@ -217,10 +220,6 @@ impl<'s> Engine<'s> {
     }
 
     fn open_claim(&mut self, pod: u32, class: ClassId, attempt: &Attempt) -> Result<(), Stuck> {
-        if self.options.max_new_claims.is_some_and(|most| self.claims.len() >= most) {
-            // The rest of the run is void, so it does not matter whether a template would do.
-            return Err(Stuck::TooManyNewClaims);
-        }
         for template in 0..self.templates.len() {
             if self.limits[template].node_limit_reached()
                 || self.classes[class.index()].dead_templates.contains(template)
@@ -228,6 +227,14 @@ impl<'s> Engine<'s> {
                 continue;
             }
             match self.evaluate_template(attempt, template) {
+                Ok(_)
+                    if self
+                        .options
+                        .max_new_claims
+                        .is_some_and(|most| self.claims.len() >= most) =>
+                {
+                    return Err(Stuck::TooManyNewClaims);
+                }
                 Ok(accepted) => {
                     self.commit_to_new_claim(pod, class, template, accepted);
                     return Ok(());

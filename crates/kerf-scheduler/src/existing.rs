@@ -45,6 +45,17 @@ impl<'s> ExistingNodes<'s> {
         Self { nodes, targets, columns: Vec::new() }
     }
 
+    /// The distinct values of a key over the nodes that exist.
+    pub(crate) fn values_in_use(&mut self, key: Key, algebra: &mut Algebra) -> Vec<Value> {
+        let existing = (0..self.nodes.len()).filter(|at| self.nodes[*at].node.exists);
+        let existing: Vec<_> = existing.collect();
+        let mut values: Vec<_> =
+            existing.into_iter().filter_map(|at| self.value(at, key, algebra)).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
     /// The value that the node carries for a key.
     pub(crate) fn value(&mut self, node: usize, key: Key, algebra: &mut Algebra) -> Option<Value> {
         if self.columns.len() <= key.index() {

@@ -85,6 +85,24 @@ fn custom_labels_must_be_defined() {
 }
 
 #[test]
+fn labels_meet_what_they_are_strictly_compatible_with() {
+    let labels: Labels =
+        [("team".to_owned(), "a".to_owned()), (ZONE.to_owned(), "z".to_owned())].into();
+    let node = Requirements::from_labels(&labels);
+    for operator in
+        [Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist, Operator::Gt]
+    {
+        for key in ["team", ZONE, "other"] {
+            for values in [&["a"][..], &["b"], &["a", "z"]] {
+                let wanted = set(&[on(key, operator, values)]);
+                let strict = node.compatible(&wanted, Undefined::Refused).is_ok();
+                assert_eq!(wanted.are_met_by(&labels), strict, "{wanted}");
+            }
+        }
+    }
+}
+
+#[test]
 fn hints_at_the_key_that_was_meant() {
     let labels = KnownLabels::default();
     let node = set(&[on("example.com/team", Operator::In, &["a"])]);

@@ -71,6 +71,9 @@ impl Engine<'_> {
     }
 
     fn count_bound(&mut self, group: GroupId, place: Place, filter: &NodeFilter) {
+        if *filter == NodeFilter::default() {
+            return self.count_bound_everywhere(group, place);
+        }
         let mut takes_part = Vec::with_capacity(self.existing.nodes.len());
         for node in 0..self.existing.nodes.len() {
             let exists = self.existing.nodes[node].node.exists;
@@ -86,6 +89,20 @@ impl Engine<'_> {
         }
         for (node, pods) in self.topology.bound_to(group) {
             if let Some(domain) = takes_part[node as usize] {
+                self.topology.groups[group.index()].add(domain, pods);
+            }
+        }
+    }
+
+    /// Without a filter only nodes with pods that count need a look.
+    fn count_bound_everywhere(&mut self, group: GroupId, place: Place) {
+        if let Place::Label(key) = place {
+            for value in self.existing.values_in_use(key, &mut self.algebra) {
+                self.topology.groups[group.index()].register(value.index());
+            }
+        }
+        for (node, pods) in self.topology.bound_to(group) {
+            if let Some(domain) = self.node_domain(node as usize, place) {
                 self.topology.groups[group.index()].add(domain, pods);
             }
         }

@@ -6,6 +6,7 @@ mod discovery;
 mod error;
 mod event;
 pub(crate) mod meta;
+mod openapi;
 mod patch;
 mod read;
 mod request;
@@ -33,6 +34,9 @@ use resources::{Resource, Resources};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
+
+/// What kubectl prefers to send. Clients that are refused it fall back to JSON.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The API server of one testbed. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -78,6 +82,8 @@ enum Answer {
     Object(StatusCode, Arc<Resource>, Arc<store::Object>),
     /// Anything that is not a stored object: statuses, scales, discovery.
     Value(StatusCode, Value),
+    /// The same, where clients look at the content type.
+    Typed(&'static str, Value),
     Raw(Bytes),
     Watch(Box<watch::WatchBody>),
 }
@@ -100,6 +106,9 @@ impl Api {
 
     pub fn handle(&self, request: &Incoming) -> Response<Body> {
         let answer = match request::parse(&request.method, &request.path, &request.query) {
+            Target::Resource(_) if request.header(&header::CONTENT_TYPE) == PROTOBUF => {
+                Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type"))
+            }
             Target::Resource(call) => self.answer(&call, request),
             Target::Other(segments) => {
                 let segments: Vec<_> = segments.iter().map(String::as_str).collect();
@@ -218,6 +227,13 @@ impl Answer {
             }
             Self::Value(code, value) => {
                 json_response(code, serde_json::to_vec(&value).unwrap_or_default().into())
+            }
+            Self::Typed(content_type, value) => {
+                let bytes = serde_json::to_vec(&value).unwrap_or_default().into();
+                let mut response = json_response(StatusCode::OK, bytes);
+                let value = http::HeaderValue::from_static(content_type);
+                response.headers_mut().insert(header::CONTENT_TYPE, value);
+                response
             }
             Self::Raw(bytes) => json_response(StatusCode::OK, bytes),
             Self::Watch(body) => respond(StatusCode::OK, Body::from_watch(*body)),

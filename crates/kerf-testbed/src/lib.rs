@@ -9,6 +9,7 @@ mod dump;
 mod faults;
 mod log;
 mod random;
+mod serve;
 mod service;
 mod testbed;
 
@@ -18,5 +19,6 @@ pub use api::{
 pub use faults::{Fault, Faults, Matching};
 pub use log::{Entry, EventLog, Write};
 pub use random::Random;
+pub use serve::Served;
 pub use service::ApiService;
 pub use testbed::{Builder, StartError, Testbed, TimedOut};

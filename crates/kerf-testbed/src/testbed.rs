@@ -4,6 +4,7 @@ use crate::api::{Api, SchemaError};
 use crate::faults::Faults;
 use crate::log::EventLog;
 use crate::random::Random;
+use crate::serve::Served;
 use crate::service::ApiService;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -109,6 +110,11 @@ impl Testbed {
     /// A client whose calls meet these faults.
     pub fn client_with(&self, faults: &Faults) -> Client {
         Client::new(ApiService::new(self.api.clone(), faults.clone()), "default")
+    }
+
+    /// Serves the API on a port of this machine as well; 0 takes any free one. Time should be real then.
+    pub async fn serve(&self, port: u16) -> std::io::Result<Served> {
+        Served::start(self.api.clone(), port).await
     }
 
     pub fn api(&self) -> &Api {

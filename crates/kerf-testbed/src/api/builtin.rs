@@ -112,14 +112,18 @@ pub(super) fn default(value: &mut Value, key: &str, to: impl Into<Value>) {
 }
 
 /// Brings an object into the form in which Go would write it.
-pub(super) fn conform(resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
+pub(super) fn conform(
+    resource: &Resource,
+    value: &mut Value,
+    dropped: Option<&mut Vec<String>>,
+) -> Result<(), ApiError> {
     let refuse = |detail: String| {
         let (kind, version) = (&resource.kind, resource.api_version());
         ApiError::BadRequest(format!(
             "{kind} in version {version:?} cannot be handled as a {kind}: {detail}"
         ))
     };
-    if !typed::conform(resource, value).map_err(|error| refuse(error.to_string()))? {
+    if !typed::conform(resource, value, dropped).map_err(|error| refuse(error.to_string()))? {
         return Ok(());
     }
     drop_empty(value);

@@ -119,6 +119,7 @@ impl State {
             read::View::Whole,
             &deleted.iter().collect::<Vec<_>>(),
             metadata,
+            self.clock.now(),
         ))
     }
 

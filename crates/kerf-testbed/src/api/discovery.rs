@@ -14,7 +14,11 @@ impl State {
     pub(super) fn discover(&self, path: &[&str], accept: &str) -> Result<Answer, ApiError> {
         let aggregated = accept.contains("as=APIGroupDiscoveryList");
         let value = match path {
-            ["api" | "apis"] if aggregated => self.aggregated(path == ["api"]),
+            ["api" | "apis"] if aggregated => {
+                const TYPE: &str =
+                    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+                return Ok(Answer::Typed(TYPE, self.aggregated(path == ["api"])));
+            }
             ["api"] => {
                 json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
             }
@@ -41,6 +45,9 @@ impl State {
                 "major": "1", "minor": "36", "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean",
                 "buildDate": "", "goVersion": "", "compiler": "rustc", "platform": "testbed",
             }),
+            ["openapi", "v3"] => self.open_api_index(),
+            ["openapi", "v3", "api", version] => self.open_api("", version)?,
+            ["openapi", "v3", "apis", group, version] => self.open_api(group, version)?,
             ["healthz" | "readyz" | "livez", ..] => {
                 return Ok(Answer::Raw(Bytes::from_static(b"ok")));
             }

@@ -4,10 +4,11 @@ use super::request::Call;
 use super::resources::Resource;
 use super::selector::{Fields, Labels};
 use super::store::Object;
-use super::watch::WatchBody;
+use super::watch::{Subject, WatchBody};
 use super::{Answer, Api, ApiError, State, event, meta, table};
 use bytes::{BufMut, BytesMut};
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,15 +68,19 @@ impl View {
         }
     }
 
-    pub(super) fn render(self, resource: &Resource, object: &Object, out: &mut BytesMut) {
+    pub(super) fn render(
+        self,
+        resource: &Resource,
+        object: &Object,
+        now: Timestamp,
+        out: &mut BytesMut,
+    ) {
         match self {
             Self::Whole => out.put_slice(&whole_json(resource, object)),
             Self::Metadata => out.put_slice(partial(object).to_string().as_bytes()),
             Self::Table => {
-                let rows = [(resource.table, object)];
-                out.put_slice(
-                    table::of(resource, &mut rows.iter().map(|r| r.1)).to_string().as_bytes(),
-                );
+                let table = table::of(resource, &mut std::iter::once(object), now);
+                out.put_slice(table.to_string().as_bytes());
             }
         }
     }
@@ -116,9 +121,10 @@ impl State {
         Ok(match View::asked_for(accept) {
             View::Whole => Answer::Object(StatusCode::OK, resource.clone(), object),
             View::Metadata => Answer::Value(StatusCode::OK, partial(&object)),
-            View::Table => {
-                Answer::Value(StatusCode::OK, table::of(resource, &mut std::iter::once(&*object)))
-            }
+            View::Table => Answer::Value(
+                StatusCode::OK,
+                table::of(resource, &mut std::iter::once(&*object), self.clock.now()),
+            ),
         })
     }
 
@@ -197,7 +203,7 @@ impl State {
             }
         }
         let page: Vec<_> = page.into_iter().map(|(_, object)| object).collect();
-        Ok(render_list(resource, View::asked_for(accept), &page, metadata))
+        Ok(render_list(resource, View::asked_for(accept), &page, metadata, self.clock.now()))
     }
 
     pub(super) fn watch(
@@ -210,6 +216,12 @@ impl State {
         let filter = Filter::of(resource, call)?;
         let query = &call.query;
         let view = View::asked_for(accept);
+        let subject = Subject {
+            resource: resource.clone(),
+            filter: filter.clone(),
+            view,
+            clock: self.clock.clone(),
+        };
         let asked = self.refuse_future(call)?;
         let send_initial = query.is_true("sendInitialEvents");
         if send_initial && query.get("resourceVersionMatch") != "NotOlderThan" {
@@ -223,12 +235,11 @@ impl State {
         let start = if from_now { current } else { asked };
         let Some(cursor) = self.store.open_cursor(resource.table, start) else {
             let error = ApiError::Expired(format!("too old resource version: {asked} ({current})"));
-            let watch = WatchBody::expired(api.clone(), resource.clone(), filter, view, &error);
+            let watch = WatchBody::expired(api.clone(), subject, &error);
             return Ok(Answer::Watch(Box::new(watch)));
         };
         let wants_state = send_initial || (asked == 0 && query.get("sendInitialEvents").is_empty());
-        let mut watch =
-            WatchBody::new(api.clone(), resource.clone(), filter.clone(), view, Some(cursor));
+        let mut watch = WatchBody::new(api.clone(), subject, Some(cursor));
         if query.is_true("allowWatchBookmarks") {
             watch = watch.with_bookmarks(start);
         }
@@ -254,10 +265,11 @@ pub(super) fn render_list(
     view: View,
     page: &[&Arc<Object>],
     metadata: Value,
+    now: Timestamp,
 ) -> Answer {
     match view {
         View::Table => {
-            let mut value = table::of(resource, &mut page.iter().map(|object| &***object));
+            let mut value = table::of(resource, &mut page.iter().map(|object| &***object), now);
             value["metadata"] = metadata;
             Answer::Value(StatusCode::OK, value)
         }

@@ -3,15 +3,20 @@
 use super::meta;
 use super::resources::Resource;
 use super::store::Object;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(super) fn of(resource: &Resource, objects: &mut dyn Iterator<Item = &Object>) -> Value {
+pub(super) fn of(
+    resource: &Resource,
+    objects: &mut dyn Iterator<Item = &Object>,
+    now: Timestamp,
+) -> Value {
     let columns = columns(resource);
     let mut newest = 0;
     let rows: Vec<_> = objects
         .map(|object| {
             newest = newest.max(object.revision);
-            let cells: Vec<_> = columns.iter().map(|column| column.cell(&object.value)).collect();
+            let cells: Vec<_> = columns.iter().map(|column| column.cell(&object.value, now)).collect();
             let metadata = &object.value["metadata"];
             let partial = json!({
                 "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -54,7 +59,19 @@ enum Step {
 }
 
 impl Column {
-    fn cell(&self, object: &Value) -> Value {
+    fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        let found = self.find(object);
+        match self.kind.as_str() {
+            "date" => meta::parse_time(&found).map_or_else(
+                || "<unknown>".into(),
+                |time| age_in_words(now.duration_since(time).as_secs()).into(),
+            ),
+            "integer" if found.is_null() => 0.into(),
+            _ => found,
+        }
+    }
+
+    fn find(&self, object: &Value) -> Value {
         match &self.source {
             Source::Computed(compute) => compute(object),
             Source::Path(steps) => {
@@ -183,6 +200,25 @@ fn age() -> Column {
     path_column("Age", "date", "metadata.creationTimestamp")
 }
 
+/// Two units at most, and the smaller one only while it matters.
+fn age_in_words(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let and =
+        |rest: i64, unit: &str| if rest == 0 { String::new() } else { format!("{rest}{unit}") };
+    match seconds {
+        ..0 => "<invalid>".into(),
+        0..120 => format!("{seconds}s"),
+        120..600 => format!("{minutes}m{}", and(seconds % 60, "s")),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => format!("{hours}h{}", and(minutes % 60, "m")),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => format!("{days}d{}", and(hours % 24, "h")),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => format!("{}y{}", days / 365, and(days % 365, "d")),
+        _ => format!("{}y", days / 365),
+    }
+}
+
 fn has_condition(object: &Value, kind: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|c| c["type"] == kind && c["status"] == "True")
@@ -226,4 +262,27 @@ fn parse_path(path: &str) -> Vec<Step> {
         steps.push(Step::Field(field));
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        for (seconds, expected) in [
+            (5, "5s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (700, "11m"),
+            (10_860, "3h1m"),
+            (30_000, "8h"),
+            (180_000, "2d2h"),
+            (864_000, "10d"),
+            (70_000_000, "2y80d"),
+        ] {
+            assert_eq!(age_in_words(seconds), expected, "{seconds}");
+        }
+    }
 }

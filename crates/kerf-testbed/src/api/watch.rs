@@ -6,6 +6,7 @@ use super::store::{Change, ChangeKind, Cursor, Object};
 use super::{Api, ApiError, meta};
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body::Frame;
+use kerf_runtime::Clock;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::fmt;
@@ -83,11 +84,17 @@ impl http_body::Body for Body {
     }
 }
 
+/// What is watched, and how it is shown.
+pub(super) struct Subject {
+    pub(super) resource: Arc<Resource>,
+    pub(super) filter: Filter,
+    pub(super) view: View,
+    pub(super) clock: Clock,
+}
+
 pub(super) struct WatchBody {
     api: Api,
-    resource: Arc<Resource>,
-    filter: Filter,
-    view: View,
+    subject: Subject,
     /// None: over.
     cursor: Option<Cursor>,
     ready: BytesMut,
@@ -110,21 +117,13 @@ enum End {
 }
 
 impl WatchBody {
-    pub(super) fn new(
-        api: Api,
-        resource: Arc<Resource>,
-        filter: Filter,
-        view: View,
-        cursor: Option<Cursor>,
-    ) -> Self {
+    pub(super) fn new(api: Api, subject: Subject, cursor: Option<Cursor>) -> Self {
         let now = Instant::now();
         // The API server picks 30 to 60 minutes when the client names none.
         let deadline = now + Duration::from_mins(45);
         Self {
             api,
-            resource,
-            filter,
-            view,
+            subject,
             cursor,
             ready: BytesMut::new(),
             bookmarks: false,
@@ -140,14 +139,8 @@ impl WatchBody {
     }
 
     /// A watch that only says that its history is gone.
-    pub(super) fn expired(
-        api: Api,
-        resource: Arc<Resource>,
-        filter: Filter,
-        view: View,
-        error: &ApiError,
-    ) -> Self {
-        let mut watch = Self::new(api, resource, filter, view, None);
+    pub(super) fn expired(api: Api, subject: Subject, error: &ApiError) -> Self {
+        let mut watch = Self::new(api, subject, None);
         watch.push_error(error);
         watch
     }
@@ -192,7 +185,8 @@ impl WatchBody {
         self.ready.put_slice(b"{\"type\":\"");
         self.ready.put_slice(event.as_bytes());
         self.ready.put_slice(b"\",\"object\":");
-        self.view.render(&self.resource, object, &mut self.ready);
+        let Subject { resource, view, clock, .. } = &self.subject;
+        view.render(resource, object, clock.now(), &mut self.ready);
         self.ready.put_slice(b"}\n");
     }
 
@@ -205,7 +199,7 @@ impl WatchBody {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
         let object = json!({
-            "kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata,
+            "kind": self.subject.resource.kind, "apiVersion": self.subject.resource.api_version(), "metadata": metadata,
         });
         self.push_value(&json!({ "type": "BOOKMARK", "object": object }));
     }
@@ -220,7 +214,7 @@ impl WatchBody {
     }
 
     fn push_change(&mut self, change: &Change) {
-        let fits = |object: &Object| self.filter.matches(&change.key, &object.value);
+        let fits = |object: &Object| self.subject.filter.matches(&change.key, &object.value);
         let was = change.before.as_deref().is_some_and(fits);
         let is = change.kind != ChangeKind::Deleted && fits(&change.object);
         match (was, is) {

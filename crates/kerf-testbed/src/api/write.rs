@@ -96,8 +96,8 @@ impl State {
         if resource.has_status && !resource.keeps_status_on_create {
             meta::map_mut(&mut value).remove("status");
         }
-        let pruned = conform(resource, &mut value)?;
-        refuse_unknown_fields(call, &pruned)?;
+        let pruned = conform(resource, call, &mut value)?;
+        refuse_unknown_fields(resource, call, &pruned)?;
         if resource.custom.is_none() {
             builtin::prepare_create(self, resource, &mut value)?;
         }
@@ -247,8 +247,8 @@ impl State {
         let name = meta::name(&old.value).to_owned();
         Self::refuse_stale(resource, old, &new)?;
         carry_metadata(&old.value, &mut new);
-        let pruned = conform(resource, &mut new)?;
-        refuse_unknown_fields(call, &pruned)?;
+        let pruned = conform(resource, call, &mut new)?;
+        refuse_unknown_fields(resource, call, &pruned)?;
         keep_other_parts(resource, part, &old.value, &mut new);
         match managers {
             Some(managers) => meta::set(&mut new, "managedFields", managers),
@@ -496,16 +496,20 @@ fn adopt_namespace(resource: &Resource, call: &Call, value: &mut Value) -> Resul
 }
 
 /// Brings an object into the form it is stored in; returns the fields that were dropped.
-fn conform(resource: &Resource, value: &mut Value) -> Result<Vec<String>, ApiError> {
+fn conform(resource: &Resource, call: &Call, value: &mut Value) -> Result<Vec<String>, ApiError> {
     tidy_metadata(value);
-    if let Some(schema) = &resource.custom {
-        let pruned = schema.prune(value);
-        schema.fill_defaults(value);
-        Ok(pruned)
-    } else {
-        builtin::conform(resource, value)?;
-        Ok(Vec::new())
-    }
+    let Some(schema) = &resource.custom else {
+        let mut dropped = Vec::new();
+        builtin::conform(resource, value, is_strict(call).then_some(&mut dropped))?;
+        return Ok(dropped);
+    };
+    let dropped = schema.prune(value);
+    schema.fill_defaults(value);
+    Ok(dropped)
+}
+
+fn is_strict(call: &Call) -> bool {
+    call.query.get("fieldValidation") == "Strict"
 }
 
 fn tidy_metadata(value: &mut Value) {
@@ -519,12 +523,21 @@ fn tidy_metadata(value: &mut Value) {
     });
 }
 
-fn refuse_unknown_fields(call: &Call, pruned: &[String]) -> Result<(), ApiError> {
-    if pruned.is_empty() || call.query.get("fieldValidation") != "Strict" {
+fn refuse_unknown_fields(
+    resource: &Resource,
+    call: &Call,
+    dropped: &[String],
+) -> Result<(), ApiError> {
+    if dropped.is_empty() || !is_strict(call) {
         return Ok(());
     }
-    let list: Vec<_> = pruned.iter().map(|path| format!("unknown field {path:?}")).collect();
-    Err(ApiError::BadRequest(format!("strict decoding error: {}", list.join(", "))))
+    let list: Vec<_> = dropped.iter().map(|path| format!("unknown field {path:?}")).collect();
+    let (kind, version) = (&resource.kind, resource.api_version());
+    let what = match resource.custom {
+        Some(_) => String::new(),
+        None => format!("{kind} in version {version:?} cannot be handled as a {kind}: "),
+    };
+    Err(ApiError::BadRequest(format!("{what}strict decoding error: {}", list.join(", "))))
 }
 
 /// What the server alone decides stays as it was.

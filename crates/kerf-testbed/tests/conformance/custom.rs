@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 cases![
     unknown_fields_are_pruned,
     strict_validation_refuses_unknown_fields,
+    strict_validation_holds_for_built_in_kinds,
     defaults_are_filled_in,
     required_fields_are_required,
     wrong_types_are_refused,
@@ -132,6 +133,16 @@ async fn strict_validation_refuses_unknown_fields(c: Cluster) {
         )
         .await;
     reply.refused(400, "BadRequest", "strict decoding error: unknown field \"spec.unknown\"");
+}
+
+async fn strict_validation_holds_for_built_in_kinds(c: Cluster) {
+    let path = c.core("configmaps?fieldValidation=Strict");
+    let body = json!({ "metadata": { "name": "a" }, "datas": {} });
+    let message = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"datas\"";
+    c.post(&path, body).await.refused(400, "BadRequest", message);
+    let body =
+        json!({ "metadata": { "name": "a", "labels": {}, "annotations": null }, "data": {} });
+    c.post(&path, body).await.expect_code(201);
 }
 
 async fn defaults_are_filled_in(c: Cluster) {

@@ -209,6 +209,8 @@ async fn tables(c: Cluster) {
     assert_eq!(columns[..5], ["Name", "Ready", "Status", "Restarts", "Age"]);
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     assert_eq!(cells[..3], ["a", "0/1", "Pending"].map(Value::from));
+    let age = cells[4].as_str().unwrap();
+    assert!(age.ends_with('s'), "{age} is not an age in words");
     assert_eq!(table["rows"][0]["object"]["metadata"]["name"], "a");
 }
 

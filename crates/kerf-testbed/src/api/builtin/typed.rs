@@ -9,11 +9,44 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// False: the kind is not listed, and stored as it comes.
+/// `dropped` gets the paths of fields that the kind does not know. False: the kind is not listed, and stored as it
+/// comes.
 pub(in super::super) fn conform(
     resource: &Resource,
     value: &mut Value,
+    dropped: Option<&mut Vec<String>>,
 ) -> Result<bool, serde_json::Error> {
+    let before = dropped.is_some().then(|| value.clone());
+    if !convert(resource, value)? {
+        return Ok(false);
+    }
+    if let (Some(before), Some(dropped)) = (before, dropped) {
+        compare(&before, value, "", dropped);
+    }
+    Ok(true)
+}
+
+fn compare(before: &Value, after: &Value, path: &str, dropped: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            for (key, value) in before.iter().filter(|(_, value)| !value.is_null()) {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match after.get(key) {
+                    Some(after) => compare(value, after, &path, dropped),
+                    None => dropped.push(path),
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                compare(before, after, &format!("{path}[{index}]"), dropped);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn convert(resource: &Resource, value: &mut Value) -> Result<bool, serde_json::Error> {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "pods") => round_trip::<core::Pod>(value),
         ("", "nodes") => round_trip::<core::Node>(value),

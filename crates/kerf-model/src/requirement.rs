@@ -17,6 +17,9 @@ pub struct Requirement {
     values: BTreeSet<String>,
     gte: Option<i64>,
     lte: Option<i64>,
+    /// Whether a node without the label will do. Kept apart from the values: `In [a]` and `In [b]` together
+    /// allow nothing at all, which is not the same as asking for the label to be missing.
+    absent: bool,
     min_values: Option<u32>,
 }
 
@@ -59,12 +62,18 @@ impl Requirement {
         let mut bound = || values.next().and_then(|v: String| parse_integer(&v)).unwrap_or(0);
         match operator {
             Operator::Exists => {}
-            Operator::DoesNotExist => requirement.complement = false,
+            Operator::DoesNotExist => {
+                requirement.complement = false;
+                requirement.absent = true;
+            }
             Operator::In => {
                 requirement.complement = false;
                 requirement.values = values.collect();
             }
-            Operator::NotIn => requirement.values = values.collect(),
+            Operator::NotIn => {
+                requirement.values = values.collect();
+                requirement.absent = true;
+            }
             Operator::Gte => requirement.gte = Some(bound()),
             Operator::Lte => requirement.lte = Some(bound()),
             Operator::Gt => match bound().checked_add(1) {
@@ -86,6 +95,7 @@ impl Requirement {
             values: BTreeSet::new(),
             gte: None,
             lte: None,
+            absent: false,
             min_values: None,
         }
     }
@@ -101,8 +111,8 @@ impl Requirement {
     /// Asks for at least this many distinct values among the instance types of a claim.
     /// A requirement that nothing meets cannot be flexible, so it ignores this.
     pub fn with_min_values(mut self, min_values: Option<u32>) -> Self {
-        let impossible = self.operator() == Operator::DoesNotExist;
-        self.min_values = min_values.filter(|_| !impossible);
+        let listed_nothing = self.listed().is_some_and(BTreeSet::is_empty);
+        self.min_values = min_values.filter(|_| !listed_nothing);
         self
     }
 
@@ -123,19 +133,25 @@ impl Requirement {
         (self.gte, self.lte)
     }
 
-    /// The operator of the set's shape. Bounded sets report `Exists`, because they are complements.
+    /// The operator of the set's shape. Bounded sets report `Exists`, because they are complements; what
+    /// nothing can meet reports `In`, of nothing.
     pub fn operator(&self) -> Operator {
         match (self.complement, self.values.is_empty()) {
             (true, false) => Operator::NotIn,
             (true, true) => Operator::Exists,
-            (false, false) => Operator::In,
-            (false, true) => Operator::DoesNotExist,
+            (false, true) if self.absent => Operator::DoesNotExist,
+            (false, _) => Operator::In,
         }
     }
 
     /// `NotIn` and `DoesNotExist` are met by a node that lacks the label.
     pub fn allows_absence(&self) -> bool {
-        matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
+        self.absent
+    }
+
+    /// No node meets this, with the label or without.
+    pub fn is_impossible(&self) -> bool {
+        !self.complement && self.values.is_empty() && !self.absent
     }
 
     /// The allowed values, when they can be listed. A complement lists nothing: what it holds are
@@ -198,6 +214,7 @@ impl Requirement {
             values: BTreeSet::new(),
             gte,
             lte,
+            absent: self.absent && other.absent,
             min_values: self.min_values.max(other.min_values),
         };
         if contradictory(gte, lte) {
@@ -250,6 +267,10 @@ impl Requirement {
             .into_iter()
             .filter_map(|(operator, bound)| Some(expression(operator, vec![bound?.to_string()])))
             .collect();
+        // Exclusions alone would also be met by a missing label.
+        if self.complement && !self.values.is_empty() && !self.absent && expressions.is_empty() {
+            expressions.push(expression(Operator::Exists, Vec::new()));
+        }
         if expressions.is_empty() || !self.values.is_empty() {
             expressions.push(expression(self.operator(), self.values.iter().cloned().collect()));
         }
@@ -270,7 +291,7 @@ impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
         write!(f, "{} {}", self.key, self.operator())?;
-        if !self.values.is_empty() {
+        if !self.values.is_empty() || self.is_impossible() {
             f.write_str(" [")?;
             for (position, value) in self.values.iter().take(SHOWN).enumerate() {
                 write!(f, "{}{value}", if position == 0 { "" } else { " " })?;

@@ -136,6 +136,13 @@ impl Requirements {
                 hint: self.hint(requirement.key(), undefined),
             });
         }
+        if let Some(impossible) = incoming.iter().find(|requirement| requirement.is_impossible()) {
+            let existing = self.get(impossible.key()).cloned();
+            return Err(Incompatible::Conflicts(vec![Conflict {
+                incoming: impossible.clone(),
+                existing: existing.unwrap_or_else(|| Requirement::exists(impossible.key())),
+            }]));
+        }
         self.intersects(incoming)
     }
 

@@ -62,7 +62,7 @@ proptest! {
             Requirement::new(&entry.key, entry.operator, &entry.values).with_min_values(entry.min_values)
         }).reduce(|a, b| a.intersection(&b));
         let mut again = again.expect("at least one entry");
-        // What cannot be met has no flexibility to carry.
+        // What lists nothing has no flexibility to carry.
         again.set_min_values(a.min_values());
         prop_assert_eq!(again, a);
     }

@@ -267,7 +267,8 @@ impl Algebra {
                 }
                 Err(at) => {
                     let defined = self.well_known[key.0 as usize];
-                    if !defined && !self.requirement(rule).allows_absence() {
+                    let requirement = self.requirement(rule);
+                    if requirement.is_impossible() || !(defined || requirement.allows_absence()) {
                         return None;
                     }
                     entries.insert(at, (key, rule));

@@ -26,7 +26,7 @@ fn printed(requirement: &Requirement) -> String {
 fn every_operator_has_its_set() {
     for (text, shape, within, without) in [
         ("In a b", "In [a b]", vec!["a", "b"], vec!["c", ""]),
-        ("In", "DoesNotExist", vec![], vec!["a", ""]),
+        ("In", "In []", vec![], vec!["a", ""]),
         ("NotIn a", "NotIn [a]", vec!["b", "", "7"], vec!["a"]),
         ("Exists", "Exists", vec!["a", "", "7"], vec![]),
         ("DoesNotExist", "DoesNotExist", vec![], vec!["a", ""]),
@@ -34,8 +34,8 @@ fn every_operator_has_its_set() {
         ("Gte 5", "Exists >=5", vec!["5", "6"], vec!["4", "a"]),
         ("Lt 5", "Exists <=4", vec!["4", "-1"], vec!["5", "a"]),
         ("Lte 5", "Exists <=5", vec!["5"], vec!["6", "a"]),
-        ("Gt 9223372036854775807", "DoesNotExist", vec![], vec!["9223372036854775807"]),
-        ("Lt -9223372036854775808", "DoesNotExist", vec![], vec!["0"]),
+        ("Gt 9223372036854775807", "In []", vec![], vec!["9223372036854775807"]),
+        ("Lt -9223372036854775808", "In []", vec![], vec!["0"]),
         ("Gt x", "Exists >=1", vec!["1"], vec!["0"]),
     ] {
         let requirement = requirement(text);
@@ -53,25 +53,26 @@ fn every_operator_has_its_set() {
 fn intersections_narrow() {
     for (a, b, expect) in [
         ("In a b", "In b c", "In [b]"),
-        ("In a", "In b", "DoesNotExist"),
+        ("In a", "In b", "In []"),
+        ("NotIn a", "DoesNotExist", "DoesNotExist"),
         ("In a b", "NotIn b", "In [a]"),
-        ("NotIn a", "In a", "DoesNotExist"),
+        ("NotIn a", "In a", "In []"),
         ("NotIn a", "NotIn b", "NotIn [a b]"),
         ("NotIn a", "Exists", "NotIn [a]"),
         ("Exists", "Exists", "Exists"),
-        ("Exists", "DoesNotExist", "DoesNotExist"),
-        ("In a", "DoesNotExist", "DoesNotExist"),
+        ("Exists", "DoesNotExist", "In []"),
+        ("In a", "DoesNotExist", "In []"),
         ("In 1 5 9 x", "Gt 4", "In [5 9]"),
         ("In 1 5 9 x", "Lt 4", "In [1]"),
         ("In 1 5 9", "Gte 5 & Lte 5", "In [5]"),
         ("NotIn 5 20 x", "Gt 4 & Lt 10", "NotIn [5] >=5 <=9"),
-        ("Gt 5", "Lt 3", "DoesNotExist"),
+        ("Gt 5", "Lt 3", "In []"),
         ("Gt 5", "Lt 7", "Exists >=6 <=6"),
         ("Gt 5", "Gt 7", "Exists >=8"),
         ("Lte 5", "Lte 3", "Exists <=3"),
         ("Gt 0", "Gte 0", "Exists >=1"),
         ("In a min 2", "In a b min 3", "In [a] minValues 3"),
-        ("Gt 5 min 2", "Lt 3", "DoesNotExist minValues 2"),
+        ("Gt 5 min 2", "Lt 3", "In [] minValues 2"),
         ("Exists min 2", "In a b c", "In [a b c] minValues 2"),
     ] {
         let (left, right) = (requirement(a), requirement(b));
@@ -102,13 +103,33 @@ fn intersects_agrees_with_the_intersection_except_for_excluded_ranges() {
     for a in shapes {
         for b in shapes {
             let (left, right) = (requirement(a), requirement(b));
-            let empty = left.intersection(&right).operator() == Operator::DoesNotExist;
+            let both = left.intersection(&right);
+            let empty = both.listed().is_some_and(BTreeSet::is_empty);
             assert_eq!(left.intersects(&right), !empty, "{a} with {b}");
             assert_eq!(left.intersects(&right), right.intersects(&left), "{a} with {b}");
         }
     }
     // Five is the only number in range and it is excluded, yet complements are taken to meet.
     assert!(requirement("NotIn 5").intersects(&requirement("Gte 5 & Lte 5")));
+}
+
+#[test]
+fn absence_is_allowed_only_when_both_sides_allow_it() {
+    for (text, absent) in [
+        ("NotIn a", true),
+        ("DoesNotExist", true),
+        ("NotIn a & NotIn b", true),
+        ("NotIn a & DoesNotExist", true),
+        ("NotIn a & Exists", false),
+        ("NotIn a & Gt 3", false),
+        ("In a & In b", false),
+        ("Gt 3 & Lt 1", false),
+        ("In a & DoesNotExist", false),
+    ] {
+        assert_eq!(requirement(text).allows_absence(), absent, "{text}");
+    }
+    assert!(requirement("In a & In b").is_impossible());
+    assert!(!requirement("DoesNotExist").is_impossible());
 }
 
 #[test]
@@ -165,6 +186,8 @@ fn api_form_keeps_bounds_and_exclusions() {
     assert_eq!(api("Lt 5 min 3"), "Lte 4 min 3");
     assert_eq!(api("Gt 5 min 2 & Lt 9"), "Gte 6 min 2, Lte 8 min 2");
     assert_eq!(api("NotIn 7 & Gt 5"), "Gte 6, NotIn 7");
+    assert_eq!(api("NotIn a & Exists"), "Exists, NotIn a");
+    assert_eq!(api("In a & In b"), "In");
 }
 
 #[test]

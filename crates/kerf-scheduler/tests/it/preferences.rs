@@ -65,6 +65,21 @@ fn compatible_preferences_count() {
 }
 
 #[test]
+fn a_preference_against_a_requirement_is_not_met_by_a_missing_label() {
+    let torn = pod("web").requires("team In red").prefers(1, "team In blue").build();
+    let plan_of = |label_text: &str| {
+        let snapshot = with_nodes(
+            cluster(vec![], vec![std::sync::Arc::clone(&torn)]),
+            vec![node("n", label_text, "")],
+        );
+        plan(&snapshot).placements.len()
+    };
+    assert_eq!(plan_of(""), 0);
+    assert_eq!(plan_of("team=blue"), 0);
+    assert_eq!(plan_of("team=red"), 1);
+}
+
+#[test]
 fn soft_taints_are_tolerated_last() {
     let soft = Pool { taints: vec![taint("soft:PreferNoSchedule")], ..pool("default") };
     let plan_soft = plan(&cluster(vec![soft.clone()], vec![pod("web").build()]));

@@ -68,6 +68,7 @@ impl Index {
                 Err(error) => {
                     warn!(%error, retry_in = ?retry, "watch failed");
                     tokio::select! {
+                        biased;
                         () = stop.cancelled() => return,
                         () = tokio::time::sleep(retry) => {}
                     }

@@ -154,6 +154,7 @@ impl Election {
             let look = sleep(self.jitter.stretch(self.timing.retry));
             let version = self.observed.as_ref().and_then(|seen| seen.lease.resource_version());
             tokio::select! {
+                biased;
                 () = look => {}
                 () = changes.freed(&self.leases, &self.name, version.as_deref()) => {}
             }

@@ -26,6 +26,7 @@ pub fn on_signals() -> io::Result<CancellationToken> {
 
 async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
+        biased;
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     }

@@ -363,12 +363,25 @@ impl<'a> World<'a> {
             if self.selects(pod, term, pod) {
                 continue;
             }
-            let together = self.spots.iter().any(|other_spot| {
-                let same = std::ptr::eq(spot, other_spot);
+            let selected = |other_spot: &Spot<'_>| {
                 let mut others = other_spot.bound.iter().chain(&other_spot.new);
-                spot.surely_shares(other_spot, &term.topology_key, same)
-                    && others.any(|other| other.uid != pod.uid && self.selects(pod, term, other))
-            });
+                others.any(|other| other.uid != pod.uid && self.selects(pod, term, other))
+            };
+            // Wherever the pod may end up, somebody must certainly be.
+            let followed = |domain: &str| {
+                let mut spots = self.spots.iter().enumerate();
+                spots.any(|(at, other_spot)| {
+                    other_spot.domain(&term.topology_key, at).as_deref() == Some(domain)
+                        && selected(other_spot)
+                })
+            };
+            let possible = spot.possible(&term.topology_key);
+            let listed = possible.as_ref().and_then(Requirement::listed);
+            let everywhere = term.topology_key != HOSTNAME
+                && listed.is_some_and(|values| {
+                    !values.is_empty() && values.iter().all(|value| followed(value))
+                });
+            let together = selected(spot) || everywhere;
             if !together {
                 wrong.push(format!(
                     "{} is not with whom it follows over {}",
@@ -512,13 +525,5 @@ impl Spot<'_> {
             (Some(own), Some(theirs)) => same || own.intersects(&theirs),
             _ => false,
         }
-    }
-
-    fn surely_shares(&self, other: &Self, key: &str, same: bool) -> bool {
-        if same || key == HOSTNAME {
-            return same;
-        }
-        let own = self.domain(key, 0);
-        own.is_some() && own == other.domain(key, 0)
     }
 }

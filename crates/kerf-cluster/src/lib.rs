@@ -10,6 +10,7 @@ pub mod machine;
 mod node_class;
 mod objects;
 pub mod pods;
+pub mod snapshot;
 mod storage;
 mod totals;
 pub mod view;

@@ -91,13 +91,14 @@ impl Cluster {
 /// A pool with the instance types that its provider has for it.
 pub fn pool_view(
     pool: &NodePool,
-    node_class_label: &str,
     instance_types: Vec<Arc<InstanceType>>,
     known: &KnownLabels,
 ) -> Result<Pool, Unreadable> {
     let template = &pool.spec.template;
     let mut labels = template.metadata.labels.clone().unwrap_or_default();
-    labels.insert(node_class_label.to_owned(), template.spec.node_class_ref.name.clone());
+    let class = &template.spec.node_class_ref;
+    let class_label = format!("{}/{}", class.group, class.kind.to_lowercase());
+    labels.insert(class_label, class.name.clone());
     Ok(Pool {
         name: pool.name_any(),
         weight: pool.spec.weight.unwrap_or_default(),

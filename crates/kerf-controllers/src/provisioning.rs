@@ -89,7 +89,7 @@ fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
 /// Plans once for all pods that need a place and launches what is missing. Whether pods were left without a place.
 async fn provision(context: &Context) -> Result<bool> {
     let Some(snapshot) = snapshot::take(context).await? else { return Ok(false) };
-    let plan = kerf_scheduler::schedule(&snapshot, &snapshot::options(context));
+    let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
     publish(context, &plan);
     let mut failed = false;
     for planned in &plan.claims {

@@ -2,56 +2,40 @@
 
 use std::sync::Arc;
 
-use kerf_api::{
-    NodePool,
-    conditions::{Conditioned, READY},
-};
-use kerf_cluster::view;
-use kerf_model::{KnownLabels, MAX_INSTANCE_TYPES, Pod, Pool, Snapshot};
+use kerf_api::NodePool;
+use kerf_cluster::{snapshot, view};
+use kerf_model::{KnownLabels, MAX_INSTANCE_TYPES, Pool, Snapshot};
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
 use tracing::{error, info};
 
-use crate::{context::Context, error::Result};
+use crate::{context::Context, error::Result, settings::Settings};
 
 /// The cluster as it stands, or nothing if no pod needs a place.
 pub(super) async fn take(context: &Context) -> Result<Option<Snapshot>> {
     let known = context.known_labels();
     let pools = usable_pools(context, &known).await;
-    // Nodes are read before pods: a pod that is bound in between is then counted twice rather than not at all.
-    let cluster = context.index.read();
-    let nodes = cluster.node_views(&known)?;
-    let daemons = cluster.daemon_sets().values().map(|daemon| view::daemon_view(daemon, &known));
-    let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;
-    let volumes = Arc::new(cluster.volumes_view(&known).map_err(view::Unreadable::from)?);
-    let namespaces = Arc::new(cluster.namespace_labels());
-    let mut pods = Vec::new();
-    for pod in cluster.pods_to_place(context.now()) {
-        match Pod::from_api(&pod, &known) {
-            Ok(pod) => pods.push(Arc::new(pod)),
-            // One unreadable pod must not keep the others from their nodes.
-            Err(error) => error!(controller = "provisioner", %error, "pod is left out"),
-        }
+    let taken = context.index.read().snapshot(pools, known, context.now())?;
+    for error in taken.left_out {
+        error!(controller = "provisioner", %error, "pod is left out");
     }
-    if pods.is_empty() {
-        return Ok(None);
-    }
-    let labels = Arc::new(known);
-    Ok(Some(Snapshot { labels, pools, nodes, pods, daemons, volumes, namespaces }))
+    Ok(Some(taken.snapshot).filter(|snapshot| !snapshot.pods.is_empty()))
 }
 
-pub(super) fn options(context: &Context) -> Options {
-    let settings = &context.settings;
-    Options {
-        preferences: settings.preference_policy,
-        min_values: settings.min_values_policy,
-        reserved: if settings.gates.reserved_capacity {
-            ReservedMode::Strict
-        } else {
-            ReservedMode::Off
-        },
-        max_instance_types: MAX_INSTANCE_TYPES,
-        ..Options::default()
+impl Settings {
+    /// How pods are placed under these settings.
+    pub fn scheduling(&self) -> Options {
+        Options {
+            preferences: self.preference_policy,
+            min_values: self.min_values_policy,
+            reserved: if self.gates.reserved_capacity {
+                ReservedMode::Strict
+            } else {
+                ReservedMode::Off
+            },
+            max_instance_types: MAX_INSTANCE_TYPES,
+            ..Options::default()
+        }
     }
 }
 
@@ -75,9 +59,7 @@ async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> 
                 continue;
             }
         };
-        let class = &pool.spec.template.spec.node_class_ref;
-        let label = format!("{}/{}", class.group, class.kind.to_lowercase());
-        match view::pool_view(&pool, &label, types.to_vec(), known) {
+        match view::pool_view(&pool, types.to_vec(), known) {
             Ok(pool) => pools.push(Arc::new(pool)),
             Err(error) => error!(pool = name, %error, "skipping nodepool"),
         }
@@ -85,10 +67,6 @@ async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> 
     pools
 }
 
-/// Pools with `replicas` have the nodes they have, whatever pods want.
 fn is_usable(context: &Context, pool: &NodePool) -> bool {
-    context.manages(&pool.spec.template.spec.node_class_ref)
-        && pool.spec.replicas.is_none()
-        && pool.metadata.deletion_timestamp.is_none()
-        && pool.is_true(READY)
+    context.manages(&pool.spec.template.spec.node_class_ref) && snapshot::idle(pool).is_none()
 }

@@ -94,20 +94,22 @@ impl Engine<'_> {
         total: &[i64],
     ) -> Result<Accepted, Rejected> {
         let spec = &attempt.spec;
+        if !spec.wish.allows_new_host() {
+            return Err(FOR_GOOD);
+        }
+        let Some(wished) = self.algebra.merge(set, spec.wish.set) else { return Err(FOR_GOOD) };
+        // Two sets that are known not to go together cost one lookup; room costs a pass over all rows.
+        if !self.some_domain_is_open(attempt, wished) {
+            return Err(Rejected { is_final: attempt.refusals_are_final, ..FOR_NOW });
+        }
         let template = &mut self.templates[candidate.template];
         template.keep_fitting(&mut self.scratch.base, total);
         if !spec.ports().is_empty() {
             template.keep_free_ports(&mut self.scratch.base, spec.ports());
         }
-        if self.scratch.base.is_empty() || !spec.wish.allows_new_host() {
-            return Err(FOR_GOOD);
-        }
-        let Some(wished) = self.algebra.merge(set, spec.wish.set) else { return Err(FOR_GOOD) };
         let serving = template.serving(wished, &mut self.algebra);
         self.scratch.base.intersect_with(serving);
-        if self.scratch.base.is_empty()
-            || !self.tolerates(attempt.class, &self.templates[candidate.template].pool.taints)
-        {
+        if self.scratch.base.is_empty() || !self.tolerates_template(attempt, candidate.template) {
             return Err(FOR_GOOD);
         }
         let mut rejected = Rejected { is_final: attempt.refusals_are_final, ..FOR_NOW };
@@ -125,6 +127,23 @@ impl Engine<'_> {
             }
         }
         Err(rejected)
+    }
+
+    /// Whether every domain check by itself leaves something.
+    fn some_domain_is_open(&mut self, attempt: &Attempt, set: SetId) -> bool {
+        attempt.domains.iter().all(|check| match &check.pick {
+            Pick::Empty { listing } => {
+                listing.is_some_and(|listing| self.algebra.merge(set, listing).is_some())
+            }
+            Pick::Any { listing, .. } => self.algebra.merge(set, *listing).is_some(),
+            Pick::First(domains) => {
+                domains.iter().any(|(_, pin)| self.algebra.merge(set, *pin).is_some())
+            }
+        })
+    }
+
+    fn tolerates_template(&self, attempt: &Attempt, template: usize) -> bool {
+        self.tolerates(attempt.class, &self.templates[template].pool.taints)
     }
 
     /// Applies the domain checks from `at` on, each choice in turn, until something is left to buy.

@@ -72,7 +72,8 @@ impl Requirement {
             }
             Operator::NotIn => {
                 requirement.values = values.collect();
-                requirement.absent = true;
+                // Excluding nothing reads as `Exists`; the API refuses to store it.
+                requirement.absent = !requirement.values.is_empty();
             }
             Operator::Gte => requirement.gte = Some(bound()),
             Operator::Lte => requirement.lte = Some(bound()),

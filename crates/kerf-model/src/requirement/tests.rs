@@ -117,6 +117,7 @@ fn intersects_agrees_with_the_intersection_except_for_excluded_ranges() {
 fn absence_is_allowed_only_when_both_sides_allow_it() {
     for (text, absent) in [
         ("NotIn a", true),
+        ("NotIn", false),
         ("DoesNotExist", true),
         ("NotIn a & NotIn b", true),
         ("NotIn a & DoesNotExist", true),

@@ -125,6 +125,11 @@ impl Testbed {
         &self.clock
     }
 
+    /// The clock of a machine that is ahead of the API server, or behind it.
+    pub fn clock_skewed_by(&self, skew: jiff::SignedDuration) -> Clock {
+        Clock::starting_at(self.clock.now().saturating_add(skew).unwrap_or(Timestamp::MAX))
+    }
+
     pub fn seed(&self) -> u64 {
         self.seed
     }

@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn refuses_malformed_label_selectors() {
         for selector in ["a in", "a b", "=x", "a in (b"] {
-            assert!(Labels::parse(selector).is_err() || selector == "a in", "{selector}");
+            assert!(Labels::parse(selector).is_err(), "{selector}");
         }
     }
 

@@ -1,0 +1,214 @@
+//! An index from objects in files: manifests as one writes them, or dumps of a cluster.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::v1::Job,
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass},
+};
+use kerf_api::{GROUP, NodeClaim, NodePool, kwok::KWOK_NODE_CLASS_KIND, labels::LabelRules};
+use kube_core::ResourceExt;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Cluster, Kind};
+use workloads::Workload;
+
+mod defaults;
+mod fields;
+mod workloads;
+
+pub use fields::trim;
+pub use workloads::Expanded;
+
+/// Collects objects. A later one takes the place of an earlier one of the same kind and name.
+#[derive(Debug, Default)]
+pub struct Loader {
+    cluster: Cluster,
+    workloads: Vec<Workload>,
+    passed_over: BTreeMap<String, usize>,
+}
+
+#[derive(Debug)]
+pub struct Loaded {
+    pub cluster: Cluster,
+    /// Workloads that had no pods and got the ones that they ask for.
+    pub expanded: Vec<Expanded>,
+    /// Kinds that decisions do not depend on, and how many objects of each there were.
+    pub passed_over: BTreeMap<String, usize>,
+}
+
+/// What is wrong with a document.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("it is not a Kubernetes object: apiVersion and kind are missing")]
+    NotAnObject,
+    #[error("{kind} of {api_version} is not read; convert it to {wanted}")]
+    OtherVersion { kind: String, api_version: String, wanted: &'static str },
+    #[error("{kind}: metadata.name is missing")]
+    Nameless { kind: String },
+    #[error("{kind} {name}: {problem}")]
+    Unreadable { kind: String, name: String, problem: String },
+    #[error("item {item}: {source}")]
+    Item { item: usize, source: Box<LoadError> },
+}
+
+impl Loader {
+    /// Takes in one object, or a list of them as `kubectl get -o json` prints it.
+    pub fn add(&mut self, document: Value) -> Result<(), LoadError> {
+        let text = |field: &str| document.get(field).and_then(Value::as_str).map(str::to_owned);
+        let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
+            return Err(LoadError::NotAnObject);
+        };
+        match (kind.strip_suffix("List"), document.get("items")) {
+            (Some(of), Some(Value::Array(_))) => self.add_items(&api_version, of, document),
+            _ => self.add_object(&api_version, &kind, document),
+        }
+    }
+
+    /// Everything that was added, with what a cluster would have added to it.
+    pub fn finish(mut self, rules: &LabelRules, now: Timestamp) -> Loaded {
+        let expanded = workloads::expand(self.workloads, &mut self.cluster);
+        let cluster = &mut self.cluster;
+        let pods: Vec<_> = cluster.pods.values().cloned().collect();
+        for pod in pods {
+            let mut pod = Pod::clone(&pod);
+            defaults::pod(&mut pod);
+            cluster.apply(pod);
+        }
+        let judged = cluster.pools.values().filter_map(|pool| defaults::pool(pool, rules, now));
+        for pool in judged.collect::<Vec<_>>() {
+            cluster.apply(pool);
+        }
+        cluster.add_ephemeral_claims();
+        cluster.default_storage_classes();
+        cluster.default_namespaces();
+        Loaded { cluster: self.cluster, expanded, passed_over: self.passed_over }
+    }
+
+    /// The items of a typed list (`PodList`) do not say what they are.
+    fn add_items(&mut self, version: &str, of: &str, mut list: Value) -> Result<(), LoadError> {
+        let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) else {
+            return Ok(());
+        };
+        for (index, mut item) in items.into_iter().enumerate() {
+            if let Some(object) = item.as_object_mut().filter(|_| !of.is_empty()) {
+                object.entry("apiVersion").or_insert_with(|| version.into());
+                object.entry("kind").or_insert_with(|| of.into());
+            }
+            let at = |source| LoadError::Item { item: index + 1, source: Box::new(source) };
+            self.add(item).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    fn add_object(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        mut object: Value,
+    ) -> Result<(), LoadError> {
+        if !fields::is_read(api_version, kind) {
+            return self.pass_over(api_version, kind);
+        }
+        fields::trim(&mut object);
+        let cluster = &mut self.cluster;
+        match kind {
+            "NodePool" => cluster.load::<NodePool>(kind, object),
+            "NodeClaim" => cluster.load::<NodeClaim>(kind, object),
+            "Node" => cluster.load::<Node>(kind, object),
+            "Namespace" => cluster.load::<Namespace>(kind, object),
+            "PersistentVolume" => cluster.load::<PersistentVolume>(kind, object),
+            "StorageClass" => cluster.load::<StorageClass>(kind, object),
+            "CSINode" => cluster.load::<CSINode>(kind, object),
+            "Pod" => cluster.load_namespaced::<Pod>(kind, object),
+            "DaemonSet" => cluster.load_namespaced::<DaemonSet>(kind, object),
+            "PodDisruptionBudget" => cluster.load_namespaced::<PodDisruptionBudget>(kind, object),
+            "PersistentVolumeClaim" => {
+                cluster.load_namespaced::<PersistentVolumeClaim>(kind, object)
+            }
+            "Deployment" => self.load_workload::<Deployment>(kind, object),
+            "ReplicaSet" => self.load_workload::<ReplicaSet>(kind, object),
+            "StatefulSet" => self.load_workload::<StatefulSet>(kind, object),
+            "Job" => self.load_workload::<Job>(kind, object),
+            _ => self.pass_over(api_version, kind),
+        }
+    }
+
+    fn load_workload<W>(&mut self, kind: &str, object: Value) -> Result<(), LoadError>
+    where
+        W: DeserializeOwned + ResourceExt + Into<Workload>,
+    {
+        let workload: Workload = in_a_namespace::<W>(read(kind, object)?).into();
+        self.workloads.retain(|other| !other.is_same(&workload));
+        self.workloads.push(workload);
+        Ok(())
+    }
+
+    fn pass_over(&mut self, api_version: &str, kind: &str) -> Result<(), LoadError> {
+        let ours = api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);
+        if let Some(wanted) = fields::version_read(api_version, kind).filter(|_| ours) {
+            let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
+            return Err(LoadError::OtherVersion { kind, api_version, wanted });
+        }
+        // It belongs to a pool, and all that it could say is that nodes take their time.
+        if kind != KWOK_NODE_CLASS_KIND {
+            *self.passed_over.entry(kind.to_owned()).or_default() += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Cluster {
+    fn load<K: Kind + DeserializeOwned>(
+        &mut self,
+        kind: &str,
+        object: Value,
+    ) -> Result<(), LoadError> {
+        self.apply::<K>(read(kind, object)?);
+        Ok(())
+    }
+
+    fn load_namespaced<K: Kind + DeserializeOwned + ResourceExt>(
+        &mut self,
+        kind: &str,
+        object: Value,
+    ) -> Result<(), LoadError> {
+        self.apply(in_a_namespace::<K>(read(kind, object)?));
+        Ok(())
+    }
+}
+
+fn read<K: DeserializeOwned>(kind: &str, object: Value) -> Result<K, LoadError> {
+    let metadata = |field: &str| {
+        let text = object.pointer(field).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let Some(name) = metadata("/metadata/name") else {
+        return Err(LoadError::Nameless { kind: kind.to_owned() });
+    };
+    let name = match metadata("/metadata/namespace") {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name,
+    };
+    serde_path_to_error::deserialize(object).map_err(|error| LoadError::Unreadable {
+        kind: kind.to_owned(),
+        name,
+        problem: error.to_string(),
+    })
+}
+
+fn in_a_namespace<K: ResourceExt>(mut object: K) -> K {
+    let namespace = &mut object.meta_mut().namespace;
+    if namespace.as_ref().is_none_or(String::is_empty) {
+        *namespace = Some("default".to_owned());
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The pods that workloads would make, for workloads that have none yet.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, ReplicaSet, StatefulSet},
+        batch::v1::Job,
+        core::v1::{
+            PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource,
+            Pod, PodTemplateSpec, Volume,
+        },
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube_core::{Resource, ResourceExt};
+
+use crate::{Cluster, Key};
+
+/// Kubernetes puts it on the pods of a Deployment; spread constraints tell revisions apart by it.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+
+/// Something that makes pods from a template.
+#[derive(Debug)]
+pub(super) struct Workload {
+    kind: &'static str,
+    metadata: ObjectMeta,
+    /// As the owner of its pods.
+    reference: OwnerReference,
+    /// How many pods it would make now.
+    pods: i32,
+    first: i32,
+    template: PodTemplateSpec,
+    claims: Vec<PersistentVolumeClaim>,
+}
+
+/// What a workload was turned into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expanded {
+    pub kind: &'static str,
+    pub workload: Key,
+    pub pods: usize,
+}
+
+/// Adds the pods of those workloads that nothing in the cluster belongs to.
+pub(super) fn expand(workloads: Vec<Workload>, cluster: &mut Cluster) -> Vec<Expanded> {
+    let owners = owners(&workloads, cluster);
+    let mut expanded = Vec::new();
+    for workload in workloads {
+        let key = workload.key();
+        if owners.contains(&(workload.kind.to_owned(), key.clone())) {
+            continue;
+        }
+        let pods = workload.make_pods();
+        if !pods.is_empty() {
+            expanded.push(Expanded { kind: workload.kind, workload: key, pods: pods.len() });
+        }
+        for claim in pods.iter().flat_map(|pod| workload.claims_of(pod)) {
+            cluster.apply_if_missing(claim);
+        }
+        for pod in pods {
+            cluster.apply_if_missing(pod);
+        }
+    }
+    expanded
+}
+
+/// Kind and key of everything that owns something.
+fn owners(workloads: &[Workload], cluster: &Cluster) -> BTreeSet<(String, Key)> {
+    let pods = cluster.pods.values().map(|pod| &pod.metadata);
+    let all = pods.chain(workloads.iter().map(|workload| &workload.metadata));
+    let mut owners = BTreeSet::new();
+    for metadata in all {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        for owner in metadata.owner_references.iter().flatten() {
+            // A dump need not hold the ReplicaSet that stands between a Deployment and its pods.
+            let hash = metadata.labels.iter().flatten().find(|(key, _)| *key == TEMPLATE_HASH);
+            let deployment =
+                hash.and_then(|(_, hash)| owner.name.strip_suffix(&format!("-{hash}")));
+            if let Some(name) = deployment.filter(|_| owner.kind == "ReplicaSet") {
+                owners.insert(("Deployment".to_owned(), Key::namespaced(namespace, name)));
+            }
+            owners.insert((owner.kind.clone(), Key::namespaced(namespace, &owner.name)));
+        }
+    }
+    owners
+}
+
+impl Cluster {
+    /// The claims that pods bring along with them, as the controller for ephemeral volumes makes them.
+    pub(super) fn add_ephemeral_claims(&mut self) {
+        let pods: Vec<_> = self.pods.values().cloned().collect();
+        for pod in pods {
+            let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+            for volume in volumes.into_iter().flatten() {
+                let Some(ephemeral) = &volume.ephemeral else { continue };
+                let template = ephemeral.volume_claim_template.as_ref();
+                let name = format!("{}-{}", pod.name_any(), volume.name);
+                let spec = template.map(|template| template.spec.clone());
+                self.apply_if_missing(claim(name, pod.namespace(), spec.unwrap_or_default()));
+            }
+        }
+    }
+
+    fn apply_if_missing<K: crate::Kind>(&mut self, object: K) {
+        if K::objects(self).get(&object.key()).is_none() {
+            self.apply(object);
+        }
+    }
+}
+
+fn claim(
+    name: String,
+    namespace: Option<String>,
+    spec: PersistentVolumeClaimSpec,
+) -> PersistentVolumeClaim {
+    let metadata = ObjectMeta { name: Some(name), namespace, ..ObjectMeta::default() };
+    PersistentVolumeClaim { metadata, spec: Some(spec), status: None }
+}
+
+impl Workload {
+    fn new<K: Resource<DynamicType = ()>>(
+        kind: &'static str,
+        object: &K,
+        pods: Option<i32>,
+        template: PodTemplateSpec,
+    ) -> Self {
+        Self {
+            kind,
+            metadata: object.meta().clone(),
+            reference: OwnerReference {
+                api_version: K::api_version(&()).into_owned(),
+                kind: kind.to_owned(),
+                name: object.name_any(),
+                uid: object.uid().unwrap_or_else(|| object.name_any()),
+                controller: Some(true),
+                ..OwnerReference::default()
+            },
+            pods: if object.meta().deletion_timestamp.is_some() { 0 } else { pods.unwrap_or(1) },
+            first: 0,
+            template,
+            claims: Vec::new(),
+        }
+    }
+
+    fn key(&self) -> Key {
+        let name = self.metadata.name.clone().unwrap_or_default();
+        Key::namespaced(self.metadata.namespace.clone().unwrap_or_default(), name)
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.key() == other.key()
+    }
+
+    fn make_pods(&self) -> Vec<Pod> {
+        (self.first..self.first.saturating_add(self.pods)).map(|index| self.pod(index)).collect()
+    }
+
+    fn pod(&self, index: i32) -> Pod {
+        let name = format!("{}-{index}", self.reference.name);
+        let mut metadata = self.template.metadata.clone().unwrap_or_default();
+        metadata.namespace.clone_from(&self.metadata.namespace);
+        metadata.owner_references = Some(vec![self.reference.clone()]);
+        let labels = metadata.labels.get_or_insert_default();
+        match self.kind {
+            "Deployment" => {
+                labels.insert(TEMPLATE_HASH.to_owned(), "planned".to_owned());
+            }
+            "StatefulSet" => {
+                labels.insert(POD_NAME.to_owned(), name.clone());
+                labels.insert(POD_INDEX.to_owned(), index.to_string());
+            }
+            _ => {}
+        }
+        let mut spec = self.template.spec.clone().unwrap_or_default();
+        for template in &self.claims {
+            let volumes = spec.volumes.get_or_insert_default();
+            let volume = template.name_any();
+            let claim_name = format!("{volume}-{name}");
+            volumes.retain(|own| own.name != volume);
+            volumes.push(Volume {
+                name: volume,
+                persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                    claim_name,
+                    ..PersistentVolumeClaimVolumeSource::default()
+                }),
+                ..Volume::default()
+            });
+        }
+        metadata.name = Some(name);
+        Pod { metadata, spec: Some(spec), status: None }
+    }
+
+    fn claims_of(&self, pod: &Pod) -> impl Iterator<Item = PersistentVolumeClaim> {
+        let (pod_name, namespace) = (pod.name_any(), pod.namespace());
+        self.claims.iter().map(move |template| {
+            let name = format!("{}-{pod_name}", template.name_any());
+            claim(name, namespace.clone(), template.spec.clone().unwrap_or_default())
+        })
+    }
+}
+
+impl From<Deployment> for Workload {
+    fn from(deployment: Deployment) -> Self {
+        let spec = deployment.spec.clone().unwrap_or_default();
+        Self::new("Deployment", &deployment, spec.replicas, spec.template)
+    }
+}
+
+impl From<ReplicaSet> for Workload {
+    fn from(set: ReplicaSet) -> Self {
+        let spec = set.spec.clone().unwrap_or_default();
+        Self::new("ReplicaSet", &set, spec.replicas, spec.template.unwrap_or_default())
+    }
+}
+
+impl From<StatefulSet> for Workload {
+    fn from(set: StatefulSet) -> Self {
+        let spec = set.spec.clone().unwrap_or_default();
+        Self {
+            first: spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
+            claims: spec.volume_claim_templates.unwrap_or_default(),
+            ..Self::new("StatefulSet", &set, spec.replicas, spec.template)
+        }
+    }
+}
+
+impl From<Job> for Workload {
+    /// What it would run at once: its parallelism, but no more than is left to do.
+    fn from(job: Job) -> Self {
+        let spec = job.spec.clone().unwrap_or_default();
+        let status = job.status.clone().unwrap_or_default();
+        let ended = status.conditions.iter().flatten().any(|condition| {
+            matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
+        });
+        let done = status.succeeded.unwrap_or(0);
+        let left = spec.completions.map_or(i32::MAX, |completions| completions - done);
+        let at_once = spec.parallelism.unwrap_or(1).min(left);
+        let pods = if ended || spec.suspend == Some(true) { 0 } else { at_once };
+        Self::new("Job", &job, Some(pods), spec.template)
+    }
+}

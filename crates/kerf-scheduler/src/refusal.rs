@@ -77,7 +77,7 @@ pub struct TopologyRefusal {
     pub node_domains: Option<Requirement>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TopologyKind {
     Spread,
     Affinity,

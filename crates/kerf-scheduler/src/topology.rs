@@ -71,7 +71,7 @@ pub(crate) enum Place {
     Label(Key),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Namespaces {
     All,
     Only(BTreeSet<String>),

@@ -18,7 +18,8 @@ impl Engine<'_> {
         if self.templates.is_empty() {
             return Refusal::NoPools;
         }
-        let attempt = self.attempt(class);
+        let mut attempt = self.attempt(class);
+        self.sort_for_reading(&mut attempt);
         let refusals = (0..self.templates.len())
             .map(|template| PoolRefusal {
                 pool: self.templates[template].pool.name.clone(),
@@ -26,6 +27,22 @@ impl Engine<'_> {
             })
             .collect();
         Refusal::Pools(refusals)
+    }
+
+    /// Groups that keep a pod away come in the order in which they were made, which is that of the input; what is
+    /// said about them must not depend on it.
+    fn sort_for_reading(&self, attempt: &mut Attempt) {
+        let rank = |group: GroupId| {
+            let identity = &self.topology.groups[group.index()].identity;
+            let key = match identity.place {
+                Place::Host => kerf_model::labels::HOSTNAME,
+                Place::Label(key) => self.algebra.key_name(key),
+            };
+            (key.to_owned(), identity.kind, identity.selector.clone(), identity.namespaces.clone())
+        };
+        attempt.hosts.sort_by_cached_key(|check| rank(check.group));
+        let chooses = |pick: &Pick| matches!(pick, Pick::First(_));
+        attempt.domains.sort_by_cached_key(|check| (chooses(&check.pick), rank(check.group)));
     }
 
     /// Walks the checks in the order in which a pod meets them and names the first that fails.

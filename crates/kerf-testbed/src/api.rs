@@ -5,6 +5,7 @@ mod delete;
 mod discovery;
 mod error;
 mod event;
+mod feed;
 pub(crate) mod meta;
 mod openapi;
 mod patch;
@@ -20,6 +21,7 @@ mod watch;
 mod write;
 
 pub use error::{ApiError, Cause, Named};
+pub(crate) use feed::{Feed, Seen, Wanted};
 pub use request::{Call, Query, Verb};
 pub use schema::SchemaError;
 pub use watch::{Body, WatchCut};
@@ -30,9 +32,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use kerf_runtime::Clock;
 use request::Target;
-use resources::{Resource, Resources};
+pub(crate) use resources::Resource;
+use resources::Resources;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub(crate) use store::Object;
 use store::Store;
 
 /// What kubectl prefers to send. Clients that are refused it fall back to JSON.

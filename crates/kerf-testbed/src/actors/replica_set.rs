@@ -1,0 +1,154 @@
+//! `ReplicaSet`s: as many pods as asked for.
+
+use super::Controller;
+use super::desk::{Deletion, Desk, PODS, REPLICA_SETS, Refusal};
+use super::pods::{self, Children};
+use super::queue::Queue;
+use crate::api::{Object, Seen, meta};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Pods made or deleted in one go, as in kube-controller-manager.
+const BURST: usize = 500;
+
+#[derive(Debug, Default)]
+pub(super) struct ReplicaSets {
+    pods: Children,
+}
+
+impl Controller for ReplicaSets {
+    fn watches(&self) -> &'static [(&'static str, &'static str)] {
+        &[("apps", "replicasets"), ("", "pods")]
+    }
+
+    fn see(&mut self, seen: &Seen, queue: &mut Queue) {
+        if seen.is("apps", "replicasets") {
+            queue.add(seen.key.clone());
+            return;
+        }
+        let owners = self.pods.see(seen).into_iter();
+        owners.filter(|(kind, _)| kind == REPLICA_SETS.name).for_each(|(_, key)| queue.add(key));
+    }
+
+    fn reconcile(&mut self, key: &str, queue: &mut Queue, desk: &Desk) -> Result<(), Refusal> {
+        let Some(set) = desk.get(REPLICA_SETS, key) else { return Ok(()) };
+        let mut pods = self.pods.of(&set.value);
+        pods.retain(|pod| pods::is_active(&pod.value));
+        let spec = &set.value["spec"];
+        let wanted = usize::try_from(spec["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
+        let mut failure = None;
+        if !meta::is_deleting(&set.value) {
+            failure = scale(&set, &pods, wanted, desk).err();
+        }
+        if pods.len().abs_diff(wanted) > BURST {
+            queue.add(key);
+        }
+        let least = spec["minReadySeconds"].as_i64().unwrap_or(0);
+        let counts = Counts::of(&pods, &spec["template"], least, key, queue, desk);
+        desk.change_status(REPLICA_SETS, &set, |status| {
+            // What was just made or deleted is counted when it is seen.
+            *status = counts.status(&set.value);
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+fn scale(set: &Object, pods: &[Arc<Object>], wanted: usize, desk: &Desk) -> Result<(), Refusal> {
+    if pods.len() < wanted {
+        let mut pod = pods::from_template(REPLICA_SETS, &set.value, &set.value["spec"]["template"]);
+        meta::set(&mut pod, "generateName", pods::generate_name(&set.value));
+        for _ in 0..(wanted - pods.len()).min(BURST) {
+            desk.create(PODS, meta::namespace(&set.value), &pod)?;
+        }
+        return Ok(());
+    }
+    let mut ranked = pods.to_vec();
+    let mut per_node: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in pods {
+        *per_node.entry(pods::node_name(&pod.value)).or_default() += 1;
+    }
+    ranked.sort_by_cached_key(|pod| rank(&pod.value, &per_node));
+    for pod in ranked.iter().take((pods.len() - wanted).min(BURST)) {
+        desk.delete(PODS, &pod.value, Deletion::Background)?;
+    }
+    Ok(())
+}
+
+/// Pods that serve least go first: not placed, not running, not ready, cheap to delete, crowded, young.
+type Rank = (bool, u8, bool, i64, Reverse<usize>, Reverse<String>, Reverse<String>, String);
+
+fn rank(pod: &Value, per_node: &BTreeMap<&str, usize>) -> Rank {
+    let node = pods::node_name(pod);
+    let phase = match pods::phase(pod) {
+        "Pending" => 0,
+        "Unknown" => 1,
+        _ => 2,
+    };
+    let cost =
+        meta::text(pod, &["metadata", "annotations", "controller.kubernetes.io/pod-deletion-cost"]);
+    let since = pods::condition(pod, "Ready")
+        .map_or("", |ready| ready["lastTransitionTime"].as_str().unwrap_or_default());
+    (
+        !node.is_empty(),
+        phase,
+        pods::is_ready(pod),
+        cost.parse().unwrap_or(0),
+        Reverse(per_node.get(node).copied().unwrap_or(0)),
+        Reverse(since.to_owned()),
+        Reverse(meta::text(pod, &["metadata", "creationTimestamp"]).to_owned()),
+        meta::name(pod).to_owned(),
+    )
+}
+
+/// How the pods of a workload are doing.
+#[derive(Debug, Default)]
+struct Counts {
+    replicas: usize,
+    labelled: usize,
+    ready: usize,
+    available: usize,
+}
+
+impl Counts {
+    fn of(
+        pods: &[Arc<Object>],
+        template: &Value,
+        least: i64,
+        key: &str,
+        queue: &mut Queue,
+        desk: &Desk,
+    ) -> Self {
+        let mut counts = Self { replicas: pods.len(), ..Self::default() };
+        let wanted = template["metadata"]["labels"].as_object();
+        for pod in pods {
+            let labels = meta::field(&pod.value, "labels");
+            counts.labelled +=
+                usize::from(wanted.into_iter().flatten().all(|(key, value)| &labels[key] == value));
+            let Some(from) = pods::available_from(&pod.value, least) else { continue };
+            counts.ready += 1;
+            if from <= desk.now() {
+                counts.available += 1;
+            } else {
+                queue.add_at(from, key);
+            }
+        }
+        counts
+    }
+
+    fn status(&self, set: &Value) -> Value {
+        let mut status = json!({ "replicas": self.replicas, "observedGeneration": meta::field(set, "generation") });
+        // Go leaves zeroes out.
+        for (name, count) in [
+            ("fullyLabeledReplicas", self.labelled),
+            ("readyReplicas", self.ready),
+            ("availableReplicas", self.available),
+        ] {
+            if count > 0 {
+                status[name] = count.into();
+            }
+        }
+        status
+    }
+}

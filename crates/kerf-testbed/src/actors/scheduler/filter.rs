@@ -1,0 +1,186 @@
+//! Which nodes can take a pod, and why the others cannot: the scheduler's filters, in their order.
+
+use super::super::fitness::{self, NodeFacts, UNSCHEDULABLE};
+use super::demand::{Demand, Lanes, PODS_LANE, PodTerm};
+use super::floor::{Floor, Place, Slot, Sort};
+use kerf_model::{Effect, Taint};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why a node cannot take a pod, in kube-scheduler's words.
+pub(super) type Reason = Cow<'static, str>;
+
+const CORDONED: &str = "node(s) were unschedulable";
+const TAINTED: &str = "node(s) had untolerated taint(s)";
+const NOT_SELECTED: &str = "node(s) didn't match Pod's node affinity/selector";
+const PORTS_TAKEN: &str = "node(s) didn't have free ports for the requested pod ports";
+const TOO_MANY_PODS: &str = "Too many pods";
+const SKEWED: &str = "node(s) didn't match pod topology spread constraints";
+const NO_DOMAIN: &str =
+    "node(s) didn't match pod topology spread constraints (missing required label)";
+const NOT_TOGETHER: &str = "node(s) didn't match pod affinity rules";
+const NOT_APART: &str = "node(s) didn't match pod anti-affinity rules";
+const REPELLED: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+pub(super) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+
+/// What the other pods mean for one pod, worked out once before all nodes are looked at.
+#[derive(Debug)]
+pub(super) struct Outlook<'a> {
+    floor: &'a Floor,
+    demand: &'a Demand,
+    spread: Vec<(&'a str, i64, BTreeMap<&'a str, i64>)>,
+    affinity: Vec<(&'a str, BTreeSet<&'a str>)>,
+    /// Nobody it wants to be with exists, but it is such a one itself: it may be the first.
+    is_first: bool,
+    apart: Vec<(&'a str, BTreeSet<&'a str>)>,
+    repelled: Vec<(&'a str, BTreeSet<&'a str>)>,
+}
+
+/// The sort of pods a term is about.
+pub(super) fn sort_of(term: &PodTerm) -> Sort {
+    Sort { scopes: vec![term.scope.clone()], staying_only: false }
+}
+
+fn together(demand: &Demand) -> Sort {
+    let scopes = demand.affinity.iter().map(|term| term.scope.clone()).collect();
+    Sort { scopes, staying_only: false }
+}
+
+/// Has everything counted that looking at this pod needs.
+pub(super) fn prepare(floor: &mut Floor, demand: &Demand) {
+    for spread in demand.spread.iter().chain(&demand.soft_spread) {
+        floor.prepare(&Sort { scopes: vec![spread.scope.clone()], staying_only: true });
+    }
+    if !demand.affinity.is_empty() {
+        floor.prepare(&together(demand));
+    }
+    let preferred = demand.preferred.iter().map(|(_, term)| term);
+    for term in demand.anti_affinity.iter().chain(preferred) {
+        floor.prepare(&sort_of(term));
+    }
+}
+
+impl<'a> Outlook<'a> {
+    pub(super) fn new(floor: &'a Floor, demand: &'a Demand, order: &[Slot]) -> Self {
+        let all = || order.iter().copied();
+        let spread = demand.spread.iter().map(|constraint| {
+            let eligible = all().filter(|slot| {
+                let Some(facts) = &floor.place(*slot).facts else { return false };
+                let has_domains = demand.spread.iter().all(|s| facts.labels.contains_key(&s.key));
+                has_domains
+                    && (!constraint.honors_affinity || demand.nodes.allow(facts))
+                    && (!constraint.honors_taints
+                        || fitness::keeps_away(facts, &demand.tolerations).is_none())
+            });
+            let sort = Sort { scopes: vec![constraint.scope.clone()], staying_only: true };
+            let counts = floor.by_domain(&sort, &constraint.key, eligible);
+            let least = if counts.len() < constraint.min_domains {
+                0
+            } else {
+                counts.values().min().copied().unwrap_or(0)
+            };
+            let itself = i64::from(floor.covers(demand, std::iter::once(&constraint.scope)));
+            (constraint.key.as_str(), constraint.max_skew + least - itself, counts)
+        });
+        let inhabited = |sums: BTreeMap<&'a str, i64>| -> BTreeSet<&'a str> {
+            sums.into_iter().filter(|(_, count)| *count > 0).map(|(domain, _)| domain).collect()
+        };
+        let affinity: Vec<_> = if demand.affinity.is_empty() {
+            Vec::new()
+        } else {
+            let sort = together(demand);
+            let terms = demand.affinity.iter();
+            terms
+                .map(|term| {
+                    (term.key.as_str(), inhabited(floor.by_domain(&sort, &term.key, all())))
+                })
+                .collect()
+        };
+        let apart = demand.anti_affinity.iter().map(|term| {
+            let domains = inhabited(floor.by_domain(&sort_of(term), &term.key, all()));
+            (term.key.as_str(), domains)
+        });
+        let repelled = floor
+            .repelled_by(demand)
+            .into_iter()
+            .map(|(key, counts)| (key, inhabited(floor.sum_by_domain(counts, key, all()))));
+        let nobody = affinity.iter().all(|(_, domains)| domains.is_empty());
+        Self {
+            is_first: nobody && floor.covers(demand, demand.affinity.iter().map(|t| &t.scope)),
+            spread: spread.collect(),
+            affinity,
+            apart: apart.collect(),
+            repelled: repelled.collect(),
+            floor,
+            demand,
+        }
+    }
+
+    /// `Ok` when the node can take the pod, else what is in the way.
+    pub(super) fn judge(&self, slot: Slot, lanes: &Lanes) -> Result<(), Vec<Reason>> {
+        let place = self.floor.place(slot);
+        let Some(facts) = &place.facts else { return Err(Vec::new()) };
+        let no = |reason: &'static str| Err(vec![Cow::Borrowed(reason)]);
+        if facts.unschedulable && !tolerates_cordon(self.demand) {
+            return no(CORDONED);
+        }
+        if fitness::keeps_away(facts, &self.demand.tolerations).is_some() {
+            return no(TAINTED);
+        }
+        if !self.demand.nodes.allow(facts) {
+            return no(NOT_SELECTED);
+        }
+        let wanted = &self.demand.ports;
+        if wanted.iter().any(|port| place.ports.iter().any(|taken| taken.conflicts_with(port))) {
+            return no(PORTS_TAKEN);
+        }
+        let short = shortages(place, self.demand, lanes);
+        if !short.is_empty() {
+            return Err(short);
+        }
+        self.judge_neighbours(facts).map_or(Ok(()), no)
+    }
+
+    fn judge_neighbours(&self, facts: &NodeFacts) -> Option<&'static str> {
+        let domain = |key: &str| facts.labels.get(key).map(String::as_str);
+        for (key, most, counts) in &self.spread {
+            let Some(domain) = domain(key) else { return Some(NO_DOMAIN) };
+            if counts.get(domain).copied().unwrap_or(0) > *most {
+                return Some(SKEWED);
+            }
+        }
+        let among = |domains: &BTreeSet<&str>, key: &str| {
+            domain(key).is_some_and(|domain| domains.contains(domain))
+        };
+        let has_domains = self.affinity.iter().all(|(key, _)| domain(key).is_some());
+        let joined = self.affinity.iter().all(|(key, domains)| among(domains, key));
+        if !(joined || (self.is_first && has_domains)) {
+            return Some(NOT_TOGETHER);
+        }
+        if self.apart.iter().any(|(key, domains)| among(domains, key)) {
+            return Some(NOT_APART);
+        }
+        self.repelled.iter().any(|(key, domains)| among(domains, key)).then_some(REPELLED)
+    }
+}
+
+fn tolerates_cordon(demand: &Demand) -> bool {
+    let cordon = Taint::new(UNSCHEDULABLE, "", Effect::NoSchedule);
+    fitness::tolerated(&cordon, &demand.tolerations)
+}
+
+fn shortages(place: &Place, demand: &Demand, lanes: &Lanes) -> Vec<Reason> {
+    let mut short = Vec::new();
+    for (lane, wanted) in demand.room.iter().enumerate().filter(|(_, wanted)| **wanted > 0) {
+        let total = place.allocatable.get(lane).copied().unwrap_or(0);
+        let used = place.used.get(lane).copied().unwrap_or(0);
+        if *wanted > total - used {
+            short.push(if lane == PODS_LANE {
+                Cow::Borrowed(TOO_MANY_PODS)
+            } else {
+                Cow::Owned(format!("Insufficient {}", lanes.name(lane)))
+            });
+        }
+    }
+    short
+}

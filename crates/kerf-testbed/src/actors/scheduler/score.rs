@@ -1,0 +1,123 @@
+//! Which of the nodes that can take a pod is the best: kube-scheduler's default plugins and their weights.
+
+use super::super::fitness;
+use super::demand::{CPU_LANE, Demand, MEMORY_LANE};
+use super::filter::sort_of;
+use super::floor::{Floor, Place, Slot, Sort};
+use kerf_model::Effect;
+use std::collections::BTreeMap;
+
+const BEST: i64 = 100;
+const TAINTS_WEIGHT: i64 = 3;
+const NODE_AFFINITY_WEIGHT: i64 = 2;
+const SPREAD_WEIGHT: i64 = 2;
+const POD_AFFINITY_WEIGHT: i64 = 2;
+
+/// One score per node, in the order of `nodes`.
+pub(super) fn scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Slot]) -> Vec<i64> {
+    let mut scores: Vec<_> =
+        nodes.iter().map(|slot| room_score(floor.place(*slot), demand)).collect();
+    let mut add = |weight: i64, part: Vec<i64>| {
+        scores.iter_mut().zip(part).for_each(|(score, part)| *score += weight * part);
+    };
+    let avoided = raw(floor, nodes, |place| {
+        let taints = place.facts.iter().flat_map(|facts| &facts.taints);
+        let soft = taints.filter(|taint| taint.effect == Effect::PreferNoSchedule);
+        soft.map(|taint| i64::from(!fitness::tolerated(taint, &demand.tolerations))).sum()
+    });
+    // Where no node has such a taint, all nodes get the same, which decides nothing.
+    if avoided.iter().any(|count| *count > 0) {
+        add(TAINTS_WEIGHT, fewer_is_better(&avoided));
+    }
+    if demand.nodes.prefers() {
+        let preferred = raw(floor, nodes, |place| {
+            place.facts.as_ref().map_or(0, |facts| demand.nodes.preference(facts))
+        });
+        add(NODE_AFFINITY_WEIGHT, more_is_better(&preferred));
+    }
+    if !demand.soft_spread.is_empty() {
+        let mut crowd = vec![0; nodes.len()];
+        for spread in &demand.soft_spread {
+            let sort = Sort { scopes: vec![spread.scope.clone()], staying_only: true };
+            let counts = floor.by_domain(&sort, &spread.key, order.iter().copied());
+            add_by_domain(floor, nodes, &spread.key, 1, &counts, &mut crowd);
+        }
+        add(SPREAD_WEIGHT, fewer_is_better(&crowd));
+    }
+    if !demand.preferred.is_empty() {
+        let mut company = vec![0; nodes.len()];
+        for (weight, term) in &demand.preferred {
+            let counts = floor.by_domain(&sort_of(term), &term.key, order.iter().copied());
+            add_by_domain(floor, nodes, &term.key, *weight, &counts, &mut company);
+        }
+        add(POD_AFFINITY_WEIGHT, stretched(&company));
+    }
+    scores
+}
+
+/// Least allocated, and no worse balanced between CPU and memory than before.
+fn room_score(place: &Place, demand: &Demand) -> i64 {
+    let lanes = [CPU_LANE, MEMORY_LANE];
+    let total = lanes.map(|lane| place.allocatable.get(lane).copied().unwrap_or(0));
+    let (mut free, mut counted) = (0, 0);
+    for (lane, total) in total.iter().enumerate().filter(|(_, total)| **total > 0) {
+        let taken = place.assumed[lane] + demand.assumed[lane];
+        free += if taken > *total { 0 } else { (total - taken) * BEST / total };
+        counted += 1;
+    }
+    let least_allocated = if counted == 0 { 0 } else { free / counted };
+    let before = lanes.map(|lane| place.used.get(lane).copied().unwrap_or(0));
+    let after = lanes.map(|lane| before[lane] + demand.room[lane]);
+    let is_best_effort = lanes.iter().all(|lane| demand.room[*lane] == 0);
+    let balance = if is_best_effort {
+        0
+    } else {
+        BEST / 2 + (BEST / 2 + balance(after, total) - balance(before, total)) / 2
+    };
+    least_allocated + balance
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a number from 0 to 100")]
+fn balance(used: [i64; 2], total: [i64; 2]) -> i64 {
+    if total.contains(&0) {
+        return BEST;
+    }
+    let share = |lane: usize| (used[lane] as f64 / total[lane] as f64).min(1.0);
+    ((1.0 - ((share(0) - share(1)) / 2.0).abs()) * BEST as f64) as i64
+}
+
+fn raw(floor: &Floor, nodes: &[Slot], score: impl Fn(&Place) -> i64) -> Vec<i64> {
+    nodes.iter().map(|slot| score(floor.place(*slot))).collect()
+}
+
+fn add_by_domain(
+    floor: &Floor,
+    nodes: &[Slot],
+    key: &str,
+    weight: i64,
+    counts: &BTreeMap<&str, i64>,
+    into: &mut [i64],
+) {
+    for (slot, sum) in nodes.iter().zip(into) {
+        let facts = floor.place(*slot).facts.as_ref();
+        let domain = facts.and_then(|facts| facts.labels.get(key));
+        let count = domain.and_then(|domain| counts.get(domain.as_str()));
+        *sum += weight * count.copied().unwrap_or(0);
+    }
+}
+
+fn more_is_better(raw: &[i64]) -> Vec<i64> {
+    let most = raw.iter().max().copied().unwrap_or(0);
+    raw.iter().map(|score| if most == 0 { 0 } else { BEST * score / most }).collect()
+}
+
+fn fewer_is_better(raw: &[i64]) -> Vec<i64> {
+    more_is_better(raw).into_iter().map(|score| BEST - score).collect()
+}
+
+fn stretched(raw: &[i64]) -> Vec<i64> {
+    let most = raw.iter().max().copied().unwrap_or(0);
+    let least = raw.iter().min().copied().unwrap_or(0);
+    let range = most - least;
+    raw.iter().map(|s| if range == 0 { 0 } else { BEST * (s - least) / range }).collect()
+}

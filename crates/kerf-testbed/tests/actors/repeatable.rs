@@ -1,0 +1,28 @@
+//! The same seed gives the same run.
+
+use crate::harness::{Cluster, workload};
+use serde_json::json;
+use std::time::Duration;
+
+fn log_of_a_life() -> String {
+    kerf_testbed::Testbed::in_virtual_time(async {
+        let cluster = Cluster::start();
+        cluster.add_nodes(&["a", "b", "c"]).await;
+        cluster.create("Deployment", workload("web", Some(7))).await;
+        cluster.create("DaemonSet", workload("agent", None)).await;
+        cluster.create("StatefulSet", workload("db", Some(2))).await;
+        cluster.pass(Duration::from_mins(1)).await;
+        cluster.actors.kill_node("b");
+        cluster.patch("Deployment", "web", json!({ "spec": { "replicas": 3 } })).await;
+        cluster.pass(Duration::from_hours(1)).await;
+        cluster.testbed.event_log().to_string()
+    })
+    .unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_log_to_the_last_byte() {
+    let first = log_of_a_life();
+    assert!(first.lines().count() > 100, "{first}");
+    assert_eq!(first, log_of_a_life());
+}

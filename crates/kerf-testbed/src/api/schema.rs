@@ -2,7 +2,7 @@
 
 use super::error::Cause;
 use super::meta;
-use kube_cel::{CompiledSchema, Validator, compile_schema};
+use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub(crate) struct CustomSchema {
     /// Rules by top-level field: a field that a write leaves alone need not be evaluated again.
     /// Under the empty name: the whole object, where it has rules at its root.
     rules: BTreeMap<String, CompiledSchema>,
+    /// What each rule says when it fails, by its expression.
+    messages: BTreeMap<String, String>,
     validator: Validator,
     pub(crate) columns: Value,
 }
@@ -50,9 +52,11 @@ impl CustomSchema {
                 rules.insert(field, compiled);
             }
         }
+        let mut messages = BTreeMap::new();
+        collect_messages(schema, &mut messages);
         let root = Schema::compile(schema, "")?;
         let columns = version["additionalPrinterColumns"].clone();
-        Ok(Self { root, rules, validator: Validator::new(), columns })
+        Ok(Self { root, rules, messages, validator: Validator::new(), columns })
     }
 
     pub(super) fn root(&self) -> &Schema {
@@ -137,11 +141,19 @@ impl CustomSchema {
                     inner => format!("{field}.{inner}"),
                 };
                 let reason = failure.reason.as_deref();
+                let message = match failure.kind {
+                    // A rule that breaks down refuses as well, and says which one it was.
+                    ErrorKind::EvaluationError => {
+                        let rule = self.messages.get(&failure.rule).unwrap_or(&failure.rule);
+                        format!("{} evaluating rule: {rule}", failure.message)
+                    }
+                    _ => failure.message,
+                };
                 let shown = shown_value(value, &path);
                 causes.push(match reason {
-                    Some("FieldValueRequired") => Cause::required(path, &failure.message),
-                    Some("FieldValueForbidden") => Cause::forbidden(path, &failure.message),
-                    _ => Cause::invalid(path, &shown, &failure.message),
+                    Some("FieldValueRequired") => Cause::required(path, &message),
+                    Some("FieldValueForbidden") => Cause::forbidden(path, &message),
+                    _ => Cause::invalid(path, &shown, &message),
                 });
             }
         }
@@ -172,6 +184,28 @@ fn has_rules(schema: &Value) -> bool {
         }
         Value::Array(items) => items.iter().any(has_rules),
         _ => false,
+    }
+}
+
+fn collect_messages(schema: &Value, messages: &mut BTreeMap<String, String>) {
+    match schema {
+        Value::Object(map) => {
+            for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+                let text = |key: &str| meta::text(rule, &[key]).to_owned();
+                if !text("message").is_empty() {
+                    messages.insert(text("rule"), text("message"));
+                }
+            }
+            for inner in map.values() {
+                collect_messages(inner, messages);
+            }
+        }
+        Value::Array(items) => {
+            for inner in items {
+                collect_messages(inner, messages);
+            }
+        }
+        _ => {}
     }
 }
 

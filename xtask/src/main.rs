@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask --help`.
 
+mod bench;
 mod cargo;
 mod control_plane;
 mod generate;
@@ -26,6 +27,9 @@ enum Command {
     Test,
     /// See the operator at work on a real control plane; nothing is left afterwards
     Try,
+    /// Measure Kerf against upstream
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Write the generated files anew: the custom resource definitions of the chart
     Generate {
         /// Only say whether they are stale
@@ -40,6 +44,7 @@ async fn main() -> ExitCode {
         Command::ControlPlane(command) => control_plane::run(command).await,
         Command::Test => return test::run(),
         Command::Try => try_out::run().await,
+        Command::Bench(command) => bench::run(command),
         Command::Generate { check } => generate::run(check),
     };
     match result {

@@ -1,0 +1,66 @@
+//! Kerf's side of `cargo xtask bench scheduling`: reads a problem, schedules it again and again, and prints one line of
+//! JSON per run. The counterpart in Go does the same with upstream's scheduler.
+
+mod problem;
+
+use std::alloc::System;
+use std::env;
+use std::fs;
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use kerf_scheduler::{Options, PreferencePolicy, schedule};
+use serde_json::json;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+/// Counting costs some nanoseconds per allocation; they are in the time of each run.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn main() -> Result<()> {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let [file, preferences, runs] = arguments.as_slice() else {
+        bail!("usage: bench-kerf <problem.ndjson> <respect|ignore> <runs>");
+    };
+    let preferences = match preferences.as_str() {
+        "respect" => PreferencePolicy::Respect,
+        "ignore" => PreferencePolicy::Ignore,
+        other => bail!("{other:?} is not a preference policy: respect or ignore"),
+    };
+    let runs: usize = runs.parse().with_context(|| format!("{runs:?} is not a number of runs"))?;
+    let snapshot = problem::read(file)?;
+    let options = Options { preferences, ..Options::default() };
+    for _ in 0..runs {
+        let region = Region::new(ALLOCATOR);
+        let start = Instant::now();
+        let plan = schedule(black_box(&snapshot), &options);
+        let seconds = start.elapsed().as_secs_f64();
+        let memory = region.change();
+        let on_nodes: usize = plan.placements.iter().map(|placement| placement.pods.len()).sum();
+        let outcome = json!({
+            // All of it is solving: the snapshot is all that is prepared.
+            "setup_seconds": 0.0,
+            "solve_seconds": seconds,
+            "claims": plan.claims.len(),
+            "price": plan.price().as_f64(),
+            "unplaced": plan.failures.len(),
+            "on_nodes": on_nodes,
+            "allocations": memory.allocations + memory.reallocations,
+            "allocated_mib": memory.bytes_allocated as f64 / f64::from(1 << 20),
+            "peak_mib": peak_mib()?,
+        });
+        println!("{outcome}");
+    }
+    Ok(())
+}
+
+/// The most memory that this process has had.
+fn peak_mib() -> Result<f64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB"))
+        .context("the system does not tell how much memory was used")?;
+    Ok(kib.trim().parse::<f64>()? / 1024.0)
+}

@@ -1,0 +1,150 @@
+//! `cargo xtask bench`
+
+mod go_random;
+mod lower_bound;
+mod problem;
+mod report;
+mod side;
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+
+use self::lower_bound::lower_bound;
+use self::problem::{Preferences, Problem};
+use self::report::{Case, Score, Upstream};
+use self::side::{Patience, Side};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Schedule the same pods with Kerf and with upstream Karpenter, and compare
+    Scheduling(Scheduling),
+}
+
+#[derive(Args)]
+pub(crate) struct Scheduling {
+    /// Small cases only: some seconds instead of many minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only the cases with this in their name
+    #[arg(long, value_name = "PART")]
+    only: Option<String>,
+    /// Leave upstream out; Go is not needed then
+    #[arg(long)]
+    kerf_only: bool,
+    /// Seconds that a side gets for one case
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+pub(crate) fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Scheduling(arguments) => scheduling(&arguments),
+    }
+}
+
+fn scheduling(arguments: &Scheduling) -> Result<()> {
+    let part = arguments.only.as_deref().unwrap_or_default();
+    let mut problems = problems(arguments.quick);
+    problems.retain(|problem| problem.name.contains(part));
+    ensure!(!problems.is_empty(), "no case has {part:?} in its name");
+    let kerf = Side::kerf()?;
+    let upstream = if arguments.kerf_only { None } else { Some(Side::upstream()?) };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    eprintln!(
+        "{cores} cores, load {}",
+        load().map_or("unknown".to_owned(), |load| load.to_string())
+    );
+
+    let mut cases = Vec::new();
+    for problem in &problems {
+        cases.push(compare(problem, &kerf, upstream.as_ref(), arguments)?);
+    }
+    match arguments.output {
+        Output::Json => {
+            let cases: Vec<_> = cases.iter().map(Case::to_json).collect();
+            println!("{:#}", json!({"cores": cores, "cases": cases}));
+        }
+        Output::Table => {
+            println!("{}", report::heading());
+            for case in &cases {
+                print!("{}", case.to_text());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn problems(quick: bool) -> Vec<Problem> {
+    let sizes: &[usize] =
+        if quick { &[100, 500] } else { &[500, 1000, 2000, 5000, 10_000, 20_000] };
+    let mut problems: Vec<_> = sizes.iter().map(|count| Problem::diverse(*count)).collect();
+    let (generic, preferring, existing) =
+        if quick { (500, 200, (100, 100)) } else { (5000, 4000, (1000, 5000)) };
+    problems.extend([
+        Problem::generic(generic),
+        Problem::preferring(preferring, Preferences::Respect),
+        Problem::preferring(preferring, Preferences::Ignore),
+        Problem::existing(existing.0, existing.1),
+    ]);
+    problems
+}
+
+fn compare(
+    problem: &Problem,
+    kerf: &Side,
+    upstream: Option<&Side>,
+    arguments: &Scheduling,
+) -> Result<Case> {
+    let load = load();
+    let file = tempfile::Builder::new().prefix("kerf-bench-").suffix(".ndjson").tempfile()?;
+    let mut out = BufWriter::new(File::create(file.path())?);
+    problem.write(&mut out)?;
+    out.flush()?;
+
+    let timeout = Duration::from_secs(arguments.timeout);
+    let pods = problem.pods.len();
+    eprint!("{}: Kerf ", problem.name);
+    let patience = Patience { runs: 9, enough: Duration::from_secs(20), timeout };
+    let runs = kerf.solve(file.path(), problem.preferences, patience)?;
+    let kerf = Score::of(&runs).with_context(|| {
+        format!("Kerf did not finish {} in {} s", problem.name, arguments.timeout)
+    })?;
+    eprint!("{:.0} pods/s, upstream ", kerf.rate(pods));
+    // Three runs of what takes seconds, one of what takes minutes.
+    let patience = Patience { runs: 3, enough: Duration::from_mins(1), timeout };
+    let upstream = match upstream {
+        None => Upstream::NotAsked,
+        Some(side) => Score::of(&side.solve(file.path(), problem.preferences, patience)?)
+            .map_or(Upstream::NotFinished(timeout), Upstream::Finished),
+    };
+    eprintln!("{}", upstream.to_text(pods));
+    Ok(Case {
+        name: problem.name.clone(),
+        pods,
+        unconstrained: problem.is_unconstrained(),
+        // Pods that go on nodes that exist cost nothing.
+        lower_bound: if problem.nodes == 0 { lower_bound(problem) } else { None },
+        kerf,
+        upstream,
+        load,
+    })
+}
+
+/// The average number of processes that wanted to run in the last minute.
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,138 @@
+//! The two programs that solve a problem, each in a process of its own: so that peak memory is theirs alone.
+
+use std::env;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::problem::Preferences;
+use crate::cargo::{cargo, workspace};
+
+/// A program that prints one [`Run`] per line.
+pub(crate) struct Side {
+    program: PathBuf,
+}
+
+/// One run of a side, as it prints it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Run {
+    /// What comes before solving and is not counted in the rate; Kerf counts all.
+    pub(crate) setup_seconds: f64,
+    pub(crate) solve_seconds: f64,
+    pub(crate) claims: usize,
+    pub(crate) price: f64,
+    pub(crate) unplaced: usize,
+    pub(crate) on_nodes: usize,
+    pub(crate) allocations: u64,
+    pub(crate) allocated_mib: f64,
+    pub(crate) peak_mib: f64,
+}
+
+/// When to stop.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) runs: usize,
+    /// No further run is waited for after this.
+    pub(crate) enough: Duration,
+    /// Not even the first run is waited for after this.
+    pub(crate) timeout: Duration,
+}
+
+impl Side {
+    pub(crate) fn kerf() -> Result<Self> {
+        eprintln!("building Kerf's side");
+        let output = cargo(&["build", "--release", "--package", "bench-kerf"])
+            .arg("--message-format=json-render-diagnostics")
+            .stderr(Stdio::inherit())
+            .output()?;
+        ensure!(output.status.success(), "Kerf's side of the benchmark does not build");
+        let program = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+            .next_back()
+            .context("cargo does not say where it put Kerf's side of the benchmark")?;
+        Ok(Self { program })
+    }
+
+    /// Without Go, or without a registry to get the module from, there is nothing to compare with.
+    pub(crate) fn upstream() -> Result<Self> {
+        eprintln!("building upstream's side (some minutes the first time)");
+        let cache = cache();
+        fs::create_dir_all(&cache)
+            .with_context(|| format!("making {} for upstream's side", cache.display()))?;
+        let program = cache.join("upstream");
+        let status = Command::new("go")
+            .args(["build", "-o"])
+            .args([&program, Path::new(".")])
+            .current_dir(workspace().join("xtask/bench/upstream"))
+            .status()
+            .context("running go, which upstream's side is built with")?;
+        ensure!(status.success(), "upstream's side of the benchmark does not build");
+        Ok(Self { program })
+    }
+
+    /// The runs that were finished in time, perhaps none.
+    pub(crate) fn solve(
+        &self,
+        problem: &Path,
+        preferences: Preferences,
+        patience: Patience,
+    ) -> Result<Vec<Run>> {
+        let policy = match preferences {
+            Preferences::Respect => "respect",
+            Preferences::Ignore => "ignore",
+        };
+        let mut child = Command::new(&self.program)
+            .arg(problem)
+            .args([policy, &patience.runs.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {}", self.program.display()))?;
+        let stdout = child.stdout.take().context("the child has no output")?;
+        let (sender, lines) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            BufReader::new(stdout).lines().try_for_each(|line| sender.send(line))
+        });
+        let finished = collect(&lines, patience);
+        // Fails only when it has ended by itself.
+        let stopped = child.try_wait()?.is_none() && child.kill().is_ok();
+        let status = child.wait()?;
+        drop(lines);
+        let _ = reader.join();
+        let runs = finished?;
+        if !status.success() && !stopped {
+            bail!("{} failed on {}", self.program.display(), problem.display());
+        }
+        Ok(runs)
+    }
+}
+
+fn collect(lines: &mpsc::Receiver<io::Result<String>>, patience: Patience) -> Result<Vec<Run>> {
+    let started = Instant::now();
+    let mut runs: Vec<Run> = Vec::new();
+    while runs.len() < patience.runs {
+        let limit = if runs.is_empty() { patience.timeout } else { patience.enough };
+        match lines.recv_timeout(limit.saturating_sub(started.elapsed())) {
+            Ok(line) => runs.push(serde_json::from_str(&line?)?),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(runs)
+}
+
+fn cache() -> PathBuf {
+    let cache = match env::var_os("KERF_CACHE") {
+        Some(cache) if !cache.is_empty() => PathBuf::from(cache),
+        _ => env::home_dir().unwrap_or_else(env::temp_dir).join(".cache").join("kerf"),
+    };
+    std::path::absolute(&cache).unwrap_or(cache).join("bench")
+}

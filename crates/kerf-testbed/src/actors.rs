@@ -10,6 +10,7 @@ mod daemon_set;
 mod deployment;
 mod desk;
 mod disruption_budget;
+mod event_expiry;
 mod fitness;
 mod garbage;
 mod job;
@@ -45,7 +46,8 @@ pub struct Actors {
     pub scheduler: bool,
     /// Controllers of workloads: deployments and the like, jobs, and the status of disruption budgets.
     pub workloads: bool,
-    /// Taints by condition, eviction by taint, and the collection of what has lost its node or its owner.
+    /// Taints by condition, eviction by taint, and the collection of what has lost its
+    /// node, its owner or its news value.
     pub upkeep: bool,
 }
 
@@ -127,6 +129,7 @@ impl Testbed {
             running.start(taint_eviction::TaintEviction::default());
             running.start(pod_collection::PodCollection::default());
             running.start(garbage::Garbage::default());
+            running.control(event_expiry::EventExpiry::default());
         }
         running
     }

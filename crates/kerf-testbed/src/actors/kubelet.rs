@@ -98,6 +98,8 @@ impl Kubelets {
     fn see_node(&mut self, seen: &Seen, desk: &Desk) {
         if seen.gone {
             self.nodes.remove(&seen.key);
+            // A node of the same name would be another machine.
+            desk.outages.end(&seen.key);
             return;
         }
         let value = &seen.object.value;

@@ -315,3 +315,17 @@ fn refuse(key: &str, pod: &Object, message: &str, desk: &Desk) {
     });
     let _ = desk.create(EVENTS, namespace, &event);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_nodes_a_share_is_enough() {
+        for (all, enough) in
+            [(0, 0), (99, 99), (100, 100), (200, 100), (1_000, 420), (5_000, 500), (10_000, 500)]
+        {
+            assert_eq!(enough_nodes(all), enough, "of {all}");
+        }
+    }
+}

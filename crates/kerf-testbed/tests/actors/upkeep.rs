@@ -246,6 +246,17 @@ async fn a_namespace_takes_its_content_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_are_forgotten_after_an_hour() {
+    let cluster = Cluster::start();
+    cluster.create("Pod", pod("early", "early", "1")).await;
+    cluster.until("an event tells of it", async || cluster.list("Event").await.len() == 1).await;
+    cluster.pass(Duration::from_mins(59)).await;
+    assert_eq!(cluster.list("Event").await.len(), 1);
+    cluster.pass(Duration::from_mins(2)).await;
+    assert_eq!(cluster.list("Event").await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_is_tainted_until_it_is_ready() {
     let cluster = Cluster::start();
     cluster.add_nodes(&["a"]).await;

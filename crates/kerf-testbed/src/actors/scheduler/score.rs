@@ -121,3 +121,48 @@ fn stretched(raw: &[i64]) -> Vec<i64> {
     let range = most - least;
     raw.iter().map(|s| if range == 0 { 0 } else { BEST * (s - least) / range }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::scheduler::demand::Lanes;
+    use serde_json::json;
+
+    fn demand(cpu: &str, memory: &str) -> Demand {
+        let requests = json!({ "cpu": cpu, "memory": memory });
+        let container =
+            json!({ "name": "main", "image": "i", "resources": { "requests": requests } });
+        let pod = json!({ "metadata": { "name": "p" }, "spec": { "containers": [container] } });
+        Demand::of(&pod, &mut Lanes::default()).unwrap()
+    }
+
+    #[test]
+    fn emptier_and_better_balanced_nodes_score_higher() {
+        let place = |cpu: i64, memory: i64| Place {
+            allocatable: vec![4_000, 4_000],
+            used: vec![cpu, memory],
+            assumed: [cpu, memory],
+            ..Place::default()
+        };
+        let demand = demand("1", "1k");
+        // Least allocated, the mean of what is left in percent; then balance, which is 75 where it does not change.
+        for (cpu, memory, score) in [
+            (0, 0, 75 + 75),
+            (1_000, 1_000, 50 + 75),
+            (3_000, 3_000, 75),
+            (2_000, 0, 50 + 75),
+            (0, 4_000, 37 + 81),
+        ] {
+            assert_eq!(room_score(&place(cpu, memory), &demand), score, "{cpu} {memory}");
+        }
+    }
+
+    #[test]
+    fn raw_scores_are_brought_to_a_common_scale() {
+        assert_eq!(more_is_better(&[0, 5, 10]), [0, 50, 100]);
+        assert_eq!(more_is_better(&[0, 0]), [0, 0]);
+        assert_eq!(fewer_is_better(&[0, 1, 4]), [100, 75, 0]);
+        assert_eq!(stretched(&[-10, 0, 10]), [0, 50, 100]);
+        assert_eq!(stretched(&[7, 7]), [0, 0]);
+    }
+}

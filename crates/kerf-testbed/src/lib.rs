@@ -2,6 +2,24 @@
 //!
 //! The API server is a `tower` service behind [`kube::Client`]: no socket, no process, no waiting. Everything that
 //! chance or time could change comes from one seed and one clock, so that a run can be repeated to the last write.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::Node;
+//! use kerf_testbed::{Fault, Faults, Matching, Testbed};
+//! use kube::api::{Api, PostParams};
+//!
+//! Testbed::in_virtual_time(async {
+//!     let testbed = Testbed::builder().seed(7).start().unwrap();
+//!     let faults = Faults::seeded(testbed.seed());
+//!     faults.on_call(1, Matching::writes().resource("nodes"), Fault::Conflict);
+//!     let nodes: Api<Node> = Api::all(testbed.client_with(&faults));
+//!     let mut node = Node::default();
+//!     node.metadata.name = Some("a".into());
+//!     assert!(nodes.create(&PostParams::default(), &node).await.is_err());
+//!     assert!(nodes.create(&PostParams::default(), &node).await.is_ok());
+//! })
+//! .unwrap();
+//! ```
 
 pub mod actors;
 mod api;

@@ -2,15 +2,11 @@
 //!
 //! They need the programs that `cargo xtask control-plane build` makes; see [`kerf_control_plane`].
 
-mod operator;
-
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use kerf_control_plane::{ControlPlane, Profile};
 use tokio::sync::OnceCell;
-
-pub use operator::Kerf;
 
 /// One API server for all tests of a test program that only ask it to accept or refuse objects. They
 /// must use names of their own. It ends with the process.

@@ -1,4 +1,4 @@
-//! From a pending pod to a node and back to nothing, through every room of the house.
+//! The quick start of the README, from a pending Deployment to a node and back to nothing.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use k8s_openapi::api::{
@@ -6,120 +6,68 @@ use k8s_openapi::api::{
     core::v1::{Event, Node, Pod},
 };
 use kerf_api::{
-    NodeClaim, NodePool, TERMINATION_FINALIZER,
+    NodeClaim,
     conditions::{Conditioned, READY},
-    labels, taints,
+    labels,
 };
-use kerf_e2e::{Kerf, apply, eventually};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams},
-};
+use kerf_controllers::Settings;
+use kerf_e2e::apply;
+use kerf_scenarios::{Stage, World};
 
 const QUICKSTART: &str = include_str!("../../../examples/quickstart.yaml");
 
 #[tokio::test]
 async fn a_pending_deployment_gets_a_node_and_everything_goes_when_it_goes() {
-    let kerf = Kerf::start().await;
-    let client = kerf.cluster.client();
-    apply(&kerf.cluster, QUICKSTART).await;
-
-    let pods = eventually("running", async || {
-        let pods = list::<Pod>(&client).await;
-        let running = |pod: &&Pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Running");
-        let count = pods.iter().filter(running).count();
-        if count == 6 { Ok(pods) } else { Err(format!("{count} of {} pods run", pods.len())) }
-    })
-    .await;
-
+    let mut world = World::on_control_plane(Settings::default()).await;
+    let Stage::Real(cluster) = world.stage() else { unreachable!() };
+    apply(cluster, QUICKSTART).await;
+    let pods = world
+        .until("all pods run", async |world: &World| {
+            let pods = world.list::<Pod>().await;
+            let running =
+                |pod: &&Pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Running");
+            match pods.iter().filter(running).count() {
+                6 => Ok(pods),
+                count => Err(format!("{count} of {} pods run", pods.len())),
+            }
+        })
+        .await;
     // One batch, one claim: six pods of one CPU fit on one node, and nothing is launched twice.
-    let claim = eventually("ready", async || {
-        let claims = list::<NodeClaim>(&client).await;
-        match claims.as_slice() {
-            [claim] if claim.is_true(READY) => Ok(claim.clone()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
-    let nodes = list::<Node>(&client).await;
-    let [node] = nodes.as_slice() else { panic!("{nodes:?}") };
-    assert_eq!(claim.status.as_ref().unwrap().node_name, node.name_any());
-    assert!(pods.iter().all(|pod| pod.spec.as_ref().unwrap().node_name == Some(node.name_any())));
-    assert_eq!(node.labels()[labels::NODE_POOL], "default");
-    assert_eq!(node.labels()[labels::CAPACITY_TYPE], "on-demand");
-    assert_eq!(node.labels()[labels::ARCH], "amd64");
-    assert_eq!(node.labels()[labels::REGISTERED], "true");
-    assert_eq!(node.labels()[labels::INITIALIZED], "true");
-    assert!(node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER));
-    let on_node = node.spec.as_ref().unwrap().taints.clone().unwrap_or_default();
-    assert!(!on_node.iter().any(|taint| taint.key == taints::UNREGISTERED), "{on_node:?}");
+    let claim = world
+        .until("the claim is ready", async |world: &World| {
+            let claim = world.only::<NodeClaim>().await?;
+            if claim.is_true(READY) { Ok(claim) } else { Err(format!("{:?}", claim.status)) }
+        })
+        .await;
+    let node = world.only::<Node>().await.unwrap();
+    assert_eq!(Some(&claim.status.as_ref().unwrap().node_name), node.metadata.name.as_ref());
+    assert!(pods.iter().all(|pod| pod.spec.as_ref().unwrap().node_name == node.metadata.name));
+    let label = |key: &str| node.metadata.labels.as_ref().unwrap()[key].clone();
     // The cheapest type with room for six CPUs and what the node keeps for itself.
-    assert_eq!(node.labels()[labels::INSTANCE_TYPE], "c-8x-amd64-linux");
+    assert_eq!(label(labels::INSTANCE_TYPE), "c-8x-amd64-linux");
+    assert_eq!(label(labels::CAPACITY_TYPE), "on-demand");
+    world
+        .until("every pod was told where it goes", async |world: &World| {
+            let events = world.list::<Event>().await;
+            let told = events.iter().filter(|event| event.reason.as_deref() == Some("Nominated"));
+            match told.count() {
+                6 => Ok(()),
+                told => Err(format!("{told} were told")),
+            }
+        })
+        .await;
 
-    let pool = Api::<NodePool>::all(client.clone()).get("default").await.unwrap();
-    assert!(pool.is_true(READY));
-    eventually("told where they go", async || {
-        let events = list::<Event>(&client).await;
-        let told =
-            events.iter().filter(|event| event.reason.as_deref() == Some("Nominated")).count();
-        if told == 6 { Ok(()) } else { Err(told) }
-    })
-    .await;
-
-    delete::<Deployment>(&Api::default_namespaced(client.clone()), "hello").await;
-    delete::<NodeClaim>(&Api::all(client.clone()), &claim.name_any()).await;
-    eventually("gone", async || {
-        let (claims, nodes) = (list::<NodeClaim>(&client).await, list::<Node>(&client).await);
-        let pods = list::<Pod>(&client).await;
-        if claims.is_empty() && nodes.is_empty() && pods.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{} claims, {} nodes, {} pods", claims.len(), nodes.len(), pods.len()))
-        }
-    })
-    .await;
-    kerf.stop_operator().await;
-}
-
-#[tokio::test]
-async fn a_pod_that_fits_nowhere_is_told_why_and_keeps_nobody_waiting() {
-    let kerf = Kerf::start().await;
-    let client = kerf.cluster.client();
-    let too_big = QUICKSTART.replace("name: hello", "name: huge").replace("cpu: \"1\"", "cpu: 1k");
-    apply(&kerf.cluster, &too_big).await;
-    let message = eventually("told why", async || {
-        let events = list::<Event>(&client).await;
-        let failed = events.into_iter().find(|event| {
-            event.reason.as_deref() == Some("FailedScheduling")
-                && event.source.as_ref().and_then(|source| source.component.as_deref())
-                    == Some("karpenter")
-        });
-        failed.and_then(|event| event.message).ok_or("no event")
-    })
-    .await;
-    assert!(message.starts_with("Failed to schedule pod, "), "{message}");
-
-    apply(&kerf.cluster, QUICKSTART).await;
-    eventually("running", async || {
-        let deployment = Api::<Deployment>::default_namespaced(client.clone()).get("hello").await;
-        let ready = deployment.unwrap().status.unwrap_or_default().ready_replicas;
-        if ready == Some(6) { Ok(()) } else { Err(ready) }
-    })
-    .await;
-    assert_eq!(list::<NodeClaim>(&client).await.len(), 1);
-    kerf.stop_operator().await;
-}
-
-async fn list<K>(client: &Client) -> Vec<K>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    Api::<K>::all(client.clone()).list(&ListParams::default()).await.unwrap().items
-}
-
-async fn delete<K>(api: &Api<K>, name: &str)
-where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    api.delete(name, &DeleteParams::default()).await.unwrap();
+    world.delete(&world.only::<Deployment>().await.unwrap()).await;
+    world.delete(&claim).await;
+    world
+        .until("everything is gone", async |world: &World| {
+            let left = (
+                world.list::<NodeClaim>().await.len(),
+                world.list::<Node>().await.len(),
+                world.list::<Pod>().await.len(),
+            );
+            if left == (0, 0, 0) { Ok(()) } else { Err(format!("{left:?}")) }
+        })
+        .await;
+    world.stop_operator().await;
 }

@@ -1,0 +1,13 @@
+//! Stories of a cluster with Kerf in it, told once and played on two stages: the testbed, where time is virtual and a
+//! story takes milliseconds, and a real control plane.
+//!
+//! A scenario is an async function of a [`World`]. It creates objects with small [`build`]ers, waits for what it expects
+//! with [`World::until`], and never sleeps to let something happen.
+
+pub mod build;
+mod operator;
+pub mod scenarios;
+mod world;
+
+pub use operator::OperatorHandle;
+pub use world::{Stage, World};

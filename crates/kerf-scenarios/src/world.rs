@@ -1,0 +1,266 @@
+//! A cluster with an operator in it, on one of the two stages.
+
+use std::{fmt::Debug, time::Duration};
+
+use jiff::Timestamp;
+use kerf_control_plane::ControlPlane;
+use kerf_controllers::Settings;
+use kerf_runtime::Clock;
+use kerf_testbed::{EventLog, Faults, Testbed, actors};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::ApiResource,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::OperatorHandle;
+
+/// Longer than anything takes, in virtual and in real time.
+const VIRTUAL_PATIENCE: Duration = Duration::from_hours(2);
+const REAL_PATIENCE: Duration = Duration::from_mins(2);
+
+/// Where a story is played.
+#[derive(Debug)]
+pub enum Stage {
+    Testbed { testbed: Testbed, actors: actors::Running },
+    Real(Box<ControlPlane>),
+}
+
+#[derive(Debug)]
+pub struct World {
+    stage: Stage,
+    settings: Settings,
+    operator: Option<OperatorHandle>,
+}
+
+/// A kind that the helpers below can handle.
+pub trait Kind:
+    Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + 'static
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + 'static
+{
+}
+
+impl World {
+    /// A fresh cluster in this process. Needs a runtime with a paused clock.
+    pub async fn on_testbed(seed: u64, settings: Settings) -> Self {
+        let testbed = Testbed::builder().seed(seed).start();
+        let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
+        let actors = testbed.start_actors(actors::Actors::default());
+        Self::with_operator(Stage::Testbed { testbed, actors }, settings).await
+    }
+
+    /// A fresh cluster in this process whose operator dies where `faults` say so, and is started again.
+    pub fn with_mortal_operator(seed: u64, settings: Settings, faults: &Faults) -> Self {
+        let testbed = Testbed::builder().seed(seed).start();
+        let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
+        let actors = testbed.start_actors(actors::Actors::default());
+        let operator = OperatorHandle::start_mortal(
+            testbed.client_with(faults),
+            faults.clone(),
+            testbed.client(),
+            testbed.clock().clone(),
+            settings.clone(),
+        );
+        Self { stage: Stage::Testbed { testbed, actors }, settings, operator: Some(operator) }
+    }
+
+    /// A fresh cluster with Kerf's CRDs on a real control plane.
+    pub async fn on_control_plane(settings: Settings) -> Self {
+        let cluster = ControlPlane::start().await.unwrap_or_else(|error| panic!("{error}"));
+        let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
+        let applied = cluster.kubectl_with_input(&["apply", "-f", "-"], crds).await;
+        let applied = applied.unwrap_or_else(|error| panic!("kubectl: {error}"));
+        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        Self::with_operator(Stage::Real(Box::new(cluster)), settings).await
+    }
+
+    async fn with_operator(stage: Stage, settings: Settings) -> Self {
+        let mut world = Self { stage, settings, operator: None };
+        world.start_operator().await;
+        world
+    }
+
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    pub fn client(&self) -> Client {
+        match &self.stage {
+            Stage::Testbed { testbed, .. } => testbed.client(),
+            Stage::Real(cluster) => cluster.client(),
+        }
+    }
+
+    pub fn clock(&self) -> Clock {
+        match &self.stage {
+            Stage::Testbed { testbed, .. } => testbed.clock().clone(),
+            Stage::Real(_) => Clock::system(),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    /// All writes since the start; only the testbed keeps such a log.
+    pub fn event_log(&self) -> EventLog {
+        match &self.stage {
+            Stage::Testbed { testbed, .. } => testbed.event_log(),
+            Stage::Real(_) => panic!("a real control plane keeps no log of all writes"),
+        }
+    }
+
+    /// The operator's metrics in text form.
+    pub fn metrics(&self) -> String {
+        self.operator.as_ref().map(|operator| operator.metrics.text()).unwrap_or_default()
+    }
+
+    pub async fn start_operator(&mut self) {
+        let settings = self.settings.clone();
+        self.operator = Some(OperatorHandle::start(self.client(), self.clock(), settings).await);
+    }
+
+    /// Ends the operator without warning.
+    pub fn kill_operator(&mut self) {
+        self.operator = None;
+    }
+
+    /// Ends the operator as SIGTERM would.
+    pub async fn stop_operator(&mut self) {
+        if let Some(operator) = self.operator.take() {
+            operator.stop().await;
+        }
+    }
+
+    pub async fn create<K: Kind>(&self, object: K) -> K {
+        let value = serde_json::to_value(&object).and_then(serde_json::from_value);
+        let value: DynamicObject =
+            value.unwrap_or_else(|error| panic!("writing {object:?}: {error}"));
+        let created = self.api_of(&object).create(&PostParams::default(), &value).await;
+        typed(&created.unwrap_or_else(|error| panic!("creating {object:?}: {error}")))
+    }
+
+    pub async fn list<K: Kind>(&self) -> Vec<K> {
+        let listed = Api::<K>::all(self.client()).list(&ListParams::default()).await;
+        listed.unwrap_or_else(|error| panic!("listing: {error}")).items
+    }
+
+    /// The only object of its kind.
+    pub async fn only<K: Kind>(&self) -> Result<K, String> {
+        let mut all = self.list::<K>().await;
+        match (all.pop(), all.len()) {
+            (Some(only), 0) => Ok(only),
+            (last, others) => {
+                Err(format!("{} instead of one", others + usize::from(last.is_some())))
+            }
+        }
+    }
+
+    /// The object as it is now; nothing if it is gone.
+    pub async fn get<K: Kind>(&self, object: &K) -> Option<K> {
+        let found = self.api_of(object).get_opt(&object.name_any()).await;
+        let found = found.unwrap_or_else(|error| panic!("reading {}: {error}", object.name_any()));
+        found.as_ref().map(typed)
+    }
+
+    pub async fn delete<K: Kind>(&self, object: &K) {
+        let deleted =
+            self.api_of(object).delete(&object.name_any(), &DeleteParams::default()).await;
+        deleted.unwrap_or_else(|error| panic!("deleting {}: {error}", object.name_any()));
+    }
+
+    /// Changes an object by a merge patch.
+    pub async fn patch<K: Kind>(&self, object: &K, patch: Value) -> K {
+        let api = self.api_of(object);
+        let name = object.name_any();
+        let patched = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        typed(&patched.unwrap_or_else(|error| panic!("patching {name}: {error}")))
+    }
+
+    pub async fn patch_status<K: Kind>(&self, object: &K, patch: Value) -> K {
+        let api = self.api_of(object);
+        let name = object.name_any();
+        let patched = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        typed(&patched.unwrap_or_else(|error| panic!("patching the status of {name}: {error}")))
+    }
+
+    /// Waits until `ask` answers `Ok`, and gives its answer. Panics with the last `Err` and a picture of the cluster when
+    /// that takes longer than anything does.
+    pub async fn until<T>(
+        &self,
+        what: &str,
+        mut ask: impl AsyncFnMut(&Self) -> Result<T, String>,
+    ) -> T {
+        let (mut answer, mut last) = (None, String::new());
+        match &self.stage {
+            Stage::Testbed { testbed, .. } => {
+                let condition = async || match ask(self).await {
+                    Ok(value) => {
+                        answer = Some(value);
+                        true
+                    }
+                    Err(error) => {
+                        last = error;
+                        false
+                    }
+                };
+                if let Err(timed_out) =
+                    testbed.advance_until(what, VIRTUAL_PATIENCE, condition).await
+                {
+                    panic!("{last}\n{timed_out}");
+                }
+            }
+            Stage::Real(cluster) => {
+                let end = Instant::now() + REAL_PATIENCE;
+                while answer.is_none() {
+                    match ask(self).await {
+                        Ok(value) => answer = Some(value),
+                        Err(error) if Instant::now() > end => {
+                            let dump = dump(cluster).await;
+                            panic!("waited in vain until {what}: {error}\nthe cluster:\n{dump}");
+                        }
+                        Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                    }
+                }
+            }
+        }
+        answer.unwrap_or_else(|| panic!("{what} was never answered"))
+    }
+
+    /// Lets time pass. Only where it costs nothing: on a real control plane a story waits for events instead.
+    pub async fn pass(&self, time: Duration) {
+        match &self.stage {
+            Stage::Testbed { .. } => tokio::time::sleep(time).await,
+            Stage::Real(_) => panic!("time does not pass at will on a real control plane"),
+        }
+    }
+
+    /// Whether a kind has namespaces is known to its type; here it follows from the object, so that one helper serves all.
+    fn api_of<K: Kind>(&self, object: &K) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<K>(&());
+        match object.namespace() {
+            Some(namespace) => Api::namespaced_with(self.client(), &namespace, &resource),
+            None => Api::all_with(self.client(), &resource),
+        }
+    }
+}
+
+fn typed<K: Kind>(object: &DynamicObject) -> K {
+    let value = serde_json::to_value(object).and_then(serde_json::from_value);
+    value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"))
+}
+
+async fn dump(cluster: &ControlPlane) -> String {
+    let kinds = "nodepools,nodeclaims,nodes,pods,events";
+    match cluster.kubectl(&["get", kinds, "-A", "-o", "wide"]).await {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => format!("kubectl: {error}"),
+    }
+}

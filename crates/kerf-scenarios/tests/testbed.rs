@@ -1,0 +1,35 @@
+//! Every story on the testbed, in virtual time.
+
+use kerf_controllers::Settings;
+use kerf_scenarios::World;
+
+macro_rules! stories {
+    ($chapter:ident: $($story:ident),+ $(,)?) => {
+        mod $chapter {
+            $(#[tokio::test(start_paused = true)]
+            async fn $story() {
+                kerf_scenarios::scenarios::$chapter::$story(super::world().await).await;
+            })+
+        }
+    };
+}
+
+async fn world() -> World {
+    World::on_testbed(7, Settings::default()).await
+}
+
+stories! { life_of_a_node:
+    a_pending_pod_gets_a_node,
+    pods_that_fit_together_share_one_node,
+    a_deleted_claim_takes_its_node_along,
+    a_deleted_node_takes_its_claim_along,
+    a_drain_waits_for_a_disruption_budget,
+    a_pod_that_fits_nowhere_is_told_why,
+    limits_are_never_exceeded,
+    a_node_class_that_does_not_exist_makes_its_pool_unready,
+    an_operator_that_was_killed_finds_everything_again,
+    a_restart_does_not_move_the_last_pod_event,
+    an_expired_claim_is_replaced,
+    a_claim_whose_node_never_comes_is_given_up_after_fifteen_minutes,
+    a_grace_period_bounds_the_drain,
+}

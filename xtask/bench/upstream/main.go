@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,7 @@ import (
 type Outcome struct {
 	SetupSeconds float64 `json:"setup_seconds"`
 	SolveSeconds float64 `json:"solve_seconds"`
+	CPUSeconds   float64 `json:"cpu_seconds"`
 	Claims       int     `json:"claims"`
 	Price        float64 `json:"price"`
 	Unplaced     int     `json:"unplaced"`
@@ -117,8 +119,10 @@ func schedule(
 	setup := time.Since(start)
 
 	start = time.Now()
+	cpu := cpuSeconds()
 	results, err := scheduler.Solve(ctx, pods)
 	solve := time.Since(start)
+	cpu = cpuSeconds() - cpu
 	if err != nil {
 		return Outcome{}, fmt.Errorf("solving: %w", err)
 	}
@@ -127,6 +131,7 @@ func schedule(
 	outcome := Outcome{
 		SetupSeconds: setup.Seconds(),
 		SolveSeconds: solve.Seconds(),
+		CPUSeconds:   cpu,
 		Claims:       len(results.NewNodeClaims),
 		Unplaced:     len(results.PodErrors),
 		Allocations:  after.Mallocs - before.Mallocs,
@@ -161,6 +166,15 @@ func nodePool() *v1.NodePool {
 			corev1.ResourceMemory: resource.MustParse("10000000Gi"),
 		}},
 	})
+}
+
+// cpuSeconds is what all threads of this process have had of all cores.
+func cpuSeconds() float64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
 // peakMiB is the most memory that this process has had.

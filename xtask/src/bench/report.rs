@@ -41,6 +41,7 @@ pub(crate) struct Score {
     /// Of the run in the middle.
     solve_seconds: f64,
     setup_seconds: f64,
+    cpu_seconds: f64,
     /// The rest is that of the first run: later ones find memory that was used already, and the plan is the same.
     first: Run,
 }
@@ -58,6 +59,7 @@ impl Score {
             runs: runs.len(),
             solve_seconds: median(|run| run.solve_seconds),
             setup_seconds: median(|run| run.setup_seconds),
+            cpu_seconds: median(|run| run.cpu_seconds),
             first,
         })
     }
@@ -71,6 +73,7 @@ impl Score {
             "runs": self.runs,
             "setup_seconds": self.setup_seconds,
             "solve_seconds": self.solve_seconds,
+            "cpu_seconds": self.cpu_seconds,
             "on_nodes": self.first.on_nodes,
             "unplaced": self.first.unplaced,
             "allocations": self.first.allocations,
@@ -91,6 +94,11 @@ impl Case {
         Some(self.kerf.rate(self.pods) / self.upstream()?.rate(self.pods))
     }
 
+    /// Of processor time, which other load on the machine hardly changes.
+    fn cpu_ratio(&self) -> Option<f64> {
+        Some(self.upstream()?.cpu_seconds / self.kerf.cpu_seconds)
+    }
+
     /// By how much Kerf's price is above the bound, where the bound means something.
     fn gap(&self) -> Option<f64> {
         let bound = self.lower_bound.filter(|_| self.unconstrained)?;
@@ -105,6 +113,7 @@ impl Case {
             "kerf_pods_per_s": self.kerf.rate(self.pods),
             "upstream_pods_per_s": upstream.map(|score| score.rate(self.pods)),
             "ratio": self.ratio(),
+            "cpu_ratio": self.cpu_ratio(),
             "kerf_nodes": self.kerf.first.claims,
             "upstream_nodes": upstream.map(|score| score.first.claims),
             "kerf_price": self.kerf.first.price,
@@ -128,6 +137,7 @@ impl Case {
         };
         let mut notes = Vec::new();
         notes.extend(self.ratio().map(|ratio| format!("{ratio:.0} times upstream's rate")));
+        notes.extend(self.cpu_ratio().map(|ratio| format!("{ratio:.0} times less CPU")));
         if let Some(score) = self.upstream().filter(|score| score.setup_seconds > 0.1) {
             notes.push(format!("upstream's set-up of {:.1} s not counted", score.setup_seconds));
         }
@@ -149,16 +159,26 @@ impl Case {
 
 pub(crate) fn heading() -> String {
     format!(
-        "{:<28} {:<9} {:>10} {:>10} {:>7} {:>9} {:>11} {:>10} {:>9}",
-        "case", "", "seconds", "pods/s", "nodes", "$/h", "allocations", "MiB in all", "peak MiB"
+        "{:<28} {:<9} {:>9} {:>9} {:>9} {:>7} {:>9} {:>11} {:>10} {:>9}",
+        "case",
+        "",
+        "seconds",
+        "CPU s",
+        "pods/s",
+        "nodes",
+        "$/h",
+        "allocations",
+        "MiB in all",
+        "peak MiB"
     )
 }
 
 fn row(name: &str, side: &str, pods: usize, score: &Score) -> String {
     let run = score.first;
     format!(
-        "{name:<28} {side:<9} {:>10.4} {:>10.0} {:>7} {:>9.2} {:>11} {:>10.0} {:>9.0}",
+        "{name:<28} {side:<9} {:>9.4} {:>9.4} {:>9.0} {:>7} {:>9.2} {:>11} {:>10.0} {:>9.0}",
         score.solve_seconds,
+        score.cpu_seconds,
         score.rate(pods),
         run.claims,
         run.price,
@@ -176,6 +196,7 @@ mod tests {
         Run {
             setup_seconds: 0.0,
             solve_seconds,
+            cpu_seconds: solve_seconds,
             claims: 3,
             price,
             unplaced: 0,

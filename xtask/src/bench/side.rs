@@ -27,6 +27,8 @@ pub(crate) struct Run {
     /// What comes before solving and is not counted in the rate; Kerf counts all.
     pub(crate) setup_seconds: f64,
     pub(crate) solve_seconds: f64,
+    /// Of all threads while solving.
+    pub(crate) cpu_seconds: f64,
     pub(crate) claims: usize,
     pub(crate) price: f64,
     pub(crate) unplaced: usize,

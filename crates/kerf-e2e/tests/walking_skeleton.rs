@@ -1,5 +1,4 @@
 //! The quick start of the README, from a pending Deployment to a node and back to nothing.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use k8s_openapi::api::{
     apps::v1::Deployment,

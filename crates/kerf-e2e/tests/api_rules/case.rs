@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use crate::constraints::Constraint;
@@ -32,11 +31,6 @@ impl Kind {
             Self::NodePool | Self::NodeClaim => ("karpenter.sh", "v1"),
             Self::KwokNodeClass => ("karpenter.kwok.sh", "v1alpha1"),
         }
-    }
-
-    pub(crate) fn crd(self) -> CustomResourceDefinition {
-        let mut crds = kerf_api::crds().into_iter();
-        crds.find(|crd| crd.spec.names.kind == self.name()).unwrap()
     }
 
     /// An object of this kind with these parts.

@@ -59,17 +59,7 @@ pub struct KwokProvider {
 impl KwokProvider {
     /// A provider of these instance types: [`generated`] ones, or those of a file.
     pub fn new(client: Client, instance_types: Vec<InstanceType>) -> Self {
-        let offered = instance_types.iter().flat_map(InstanceType::offerings);
-        let offered = offered.flat_map(|offering| offering.requirements.keys());
-        let rules = LabelRules::default()
-            .restricting(labels::KWOK_DOMAIN)
-            .knowing([
-                labels::KWOK_INSTANCE_CPU,
-                labels::KWOK_INSTANCE_MEMORY,
-                labels::KWOK_INSTANCE_FAMILY,
-                labels::KWOK_INSTANCE_SIZE,
-            ])
-            .knowing(offered);
+        let rules = label_rules(&instance_types);
         let well_known = rules.well_known().clone();
         Self {
             known_labels: KnownLabels { well_known, ..KnownLabels::default() },
@@ -226,6 +216,21 @@ impl CloudProvider for KwokProvider {
     async fn drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
         Ok(None)
     }
+}
+
+/// The rules for labels where these are the instance types.
+pub fn label_rules(instance_types: &[InstanceType]) -> LabelRules {
+    let offered = instance_types.iter().flat_map(InstanceType::offerings);
+    let offered = offered.flat_map(|offering| offering.requirements.keys());
+    LabelRules::default()
+        .restricting(labels::KWOK_DOMAIN)
+        .knowing([
+            labels::KWOK_INSTANCE_CPU,
+            labels::KWOK_INSTANCE_MEMORY,
+            labels::KWOK_INSTANCE_FAMILY,
+            labels::KWOK_INSTANCE_SIZE,
+        ])
+        .knowing(offered)
 }
 
 impl fmt::Debug for KwokProvider {

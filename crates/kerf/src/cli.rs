@@ -9,15 +9,19 @@ use clap::{
 
 mod flags;
 mod options;
+mod plan;
 #[cfg(test)]
 mod tests;
 
 use flags::{Flag, Kind};
 pub(crate) use options::{InvalidValue, Options};
+pub(crate) use plan::{Format, PlanOptions, SnapshotOptions};
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Run(Box<Options>),
+    Plan(Box<PlanOptions>),
+    Snapshot(SnapshotOptions),
     Crds,
 }
 
@@ -37,15 +41,19 @@ pub(crate) enum Refused {
 pub(crate) const COMMIT: Option<&str> = option_env!("KERF_COMMIT");
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Reads the command line, and for `run` the environment.
+/// Reads the command line, and for `run` and `plan` the environment.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Command, Refused> {
-    let arguments = arguments.into_iter().map(with_two_dashes);
-    let matches = command().try_get_matches_from(arguments)?;
+    let arguments: Vec<_> = arguments.into_iter().map(with_two_dashes).collect();
+    let subcommand = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let matches = command().try_get_matches_from(arguments);
+    let matches = matches.map_err(|error| Refused::from_clap(error, &subcommand))?;
     match matches.subcommand() {
         Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
+        Some(("plan", flags)) => Ok(Command::Plan(Box::new(PlanOptions::read(flags, variable)?))),
+        Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
         _ => Ok(Command::Crds),
     }
 }
@@ -84,9 +92,12 @@ fn command() -> clap::Command {
             "Examples:\n  \
              kerf crds | kubectl apply -f -     install the custom resources\n  \
              kerf run --help                    what the operator can be told\n  \
-             kerf run                           run it against the cluster of KUBECONFIG",
+             kerf run                           run it against the cluster of KUBECONFIG\n  \
+             kerf plan -f my.yaml               what it would launch, without running it",
         )
         .subcommand(run_command())
+        .subcommand(plan::plan_command())
+        .subcommand(plan::snapshot_command())
         .subcommand(
             clap::Command::new("crds")
                 .about("Print the CustomResourceDefinitions as YAML")
@@ -145,9 +156,9 @@ fn with_two_dashes(argument: OsString) -> OsString {
     }
 }
 
-impl From<clap::Error> for Refused {
+impl Refused {
     /// Clap explains itself in paragraphs; a log has room for a sentence.
-    fn from(error: clap::Error) -> Self {
+    fn from_clap(error: clap::Error, subcommand: &str) -> Self {
         let context = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.as_str()),
             Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
@@ -167,13 +178,22 @@ impl From<clap::Error> for Refused {
                     _ => hint(ContextKind::SuggestedArg),
                 };
                 Self::Usage(format!(
-                    "unknown argument {argument}{hint}; see kerf run --help for all flags"
+                    "unknown argument {argument}{hint}; see kerf {subcommand} --help for all flags"
                 ))
             }
             ErrorKind::InvalidSubcommand => {
                 let command = context(ContextKind::InvalidSubcommand).unwrap_or_default();
                 let hint = hint(ContextKind::SuggestedSubcommand);
                 Self::Usage(format!("unknown command {command}{hint}; see kerf --help"))
+            }
+            ErrorKind::InvalidValue => {
+                let argument = context(ContextKind::InvalidArg).unwrap_or_default();
+                let value = context(ContextKind::InvalidValue).unwrap_or_default();
+                let allowed = match error.get(ContextKind::ValidValue) {
+                    Some(ContextValue::Strings(texts)) => texts.join(", "),
+                    _ => "a value".to_owned(),
+                };
+                Self::Usage(format!("invalid value {value:?} for {argument}: expected {allowed}"))
             }
             _ => {
                 let text = error.to_string();

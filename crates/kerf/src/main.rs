@@ -2,7 +2,9 @@
 
 mod cli;
 mod crds;
+mod plan;
 mod run;
+mod snapshot;
 
 use std::{env, process::ExitCode};
 
@@ -11,6 +13,8 @@ use cli::Command;
 fn main() -> ExitCode {
     match cli::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(Command::Run(options)) => run::run(&options),
+        Ok(Command::Plan(options)) => plan::plan(&options),
+        Ok(Command::Snapshot(options)) => snapshot::snapshot(&options),
         Ok(Command::Crds) => crds::print(),
         Err(refused) => refused.report(),
     }

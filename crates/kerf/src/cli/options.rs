@@ -1,6 +1,6 @@
 //! From texts to settings.
 
-use std::{ffi::OsString, fmt, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::ArgMatches;
 use kerf_api::GoDuration;
@@ -45,11 +45,7 @@ impl Options {
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, InvalidValue> {
         let values = Values { matches, variable };
-        let mut warnings = Vec::new();
-
-        let gates = values.text(&flags::FEATURE_GATES);
-        let (gates, ignored) = FeatureGates::parse(&gates.text).map_err(|e| gates.refuse(e))?;
-        warnings.extend(ignored.iter().map(ToString::to_string));
+        let (gates, mut warnings) = values.gates()?;
         if values.bool(&flags::ENABLE_PROFILING)? {
             warnings.push("--enable-profiling: Kerf has no profiling endpoints".into());
         }
@@ -81,16 +77,8 @@ impl Options {
                 idle: values.map(&flags::BATCH_IDLE_DURATION, duration)?,
                 max: values.map(&flags::BATCH_MAX_DURATION, duration)?,
             },
-            preference_policy: values.map(&flags::PREFERENCE_POLICY, |text| match text {
-                "Respect" => Some(PreferencePolicy::Respect),
-                "Ignore" => Some(PreferencePolicy::Ignore),
-                _ => None,
-            })?,
-            min_values_policy: values.map(&flags::MIN_VALUES_POLICY, |text| match text {
-                "Strict" => Some(MinValuesPolicy::Strict),
-                "BestEffort" => Some(MinValuesPolicy::BestEffort),
-                _ => None,
-            })?,
+            preference_policy: values.preference_policy()?,
+            min_values_policy: values.min_values_policy()?,
             gates,
             default_spread,
             churn: ChurnControls {
@@ -99,17 +87,16 @@ impl Options {
                 savings_threshold: values.parse(&flags::SAVINGS_THRESHOLD)?,
                 grace_period: values.parse(&flags::GRACE_PERIOD)?,
             },
-            instance_types_file: not_empty(values.text(&flags::INSTANCE_TYPES_FILE_PATH).text)
-                .map(Into::into),
+            instance_types_file: values.instance_types_file(),
         };
         Ok(Self { settings, warnings })
     }
 }
 
 /// Where the texts come from: the flag, else its environment variable, else the default.
-struct Values<'a, V> {
-    matches: &'a ArgMatches,
-    variable: V,
+pub(super) struct Values<'a, V> {
+    pub(super) matches: &'a ArgMatches,
+    pub(super) variable: V,
 }
 
 impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
@@ -142,6 +129,33 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
     fn bool(&self, flag: &'static Flag) -> Result<bool, InvalidValue> {
         let from_flag = given(self.matches, flag).is_some();
         self.map(flag, |text| if from_flag { text.parse().ok() } else { parse_bool(text) })
+    }
+
+    /// The gates, and warnings of those that change nothing.
+    pub(super) fn gates(&self) -> Result<(FeatureGates, Vec<String>), InvalidValue> {
+        let gates = self.text(&flags::FEATURE_GATES);
+        let (gates, ignored) = FeatureGates::parse(&gates.text).map_err(|e| gates.refuse(e))?;
+        Ok((gates, ignored.iter().map(ToString::to_string).collect()))
+    }
+
+    pub(super) fn preference_policy(&self) -> Result<PreferencePolicy, InvalidValue> {
+        self.map(&flags::PREFERENCE_POLICY, |text| match text {
+            "Respect" => Some(PreferencePolicy::Respect),
+            "Ignore" => Some(PreferencePolicy::Ignore),
+            _ => None,
+        })
+    }
+
+    pub(super) fn min_values_policy(&self) -> Result<MinValuesPolicy, InvalidValue> {
+        self.map(&flags::MIN_VALUES_POLICY, |text| match text {
+            "Strict" => Some(MinValuesPolicy::Strict),
+            "BestEffort" => Some(MinValuesPolicy::BestEffort),
+            _ => None,
+        })
+    }
+
+    pub(super) fn instance_types_file(&self) -> Option<PathBuf> {
+        not_empty(self.text(&flags::INSTANCE_TYPES_FILE_PATH).text).map(Into::into)
     }
 
     fn client_limit(&self) -> Result<Option<Bucket>, InvalidValue> {

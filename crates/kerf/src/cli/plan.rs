@@ -1,0 +1,156 @@
+//! The command lines of `kerf plan` and `kerf snapshot`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_parser};
+use kerf_controllers::Settings;
+
+use super::{
+    InvalidValue, argument,
+    flags::{self, Flag},
+    options::Values,
+};
+
+/// What `kerf plan` was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct PlanOptions {
+    /// In the order given; none means the cluster. `-` is standard input.
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) format: Format,
+    pub(crate) fail_on_unschedulable: bool,
+    /// The part of the operator's settings that plans depend on.
+    pub(crate) settings: Settings,
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+/// What `kerf snapshot` was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SnapshotOptions {
+    /// Standard output if there is none.
+    pub(crate) output_file: Option<PathBuf>,
+}
+
+/// Those flags of the operator that change where pods go.
+const SCHEDULING: [&Flag; 4] = [
+    &flags::PREFERENCE_POLICY,
+    &flags::MIN_VALUES_POLICY,
+    &flags::FEATURE_GATES,
+    &flags::INSTANCE_TYPES_FILE_PATH,
+];
+
+pub(super) fn plan_command() -> clap::Command {
+    clap::Command::new("plan")
+        .about("Show what would be launched for pending pods, and why not")
+        .long_about(
+            "Show what would be launched for pending pods, where the others would go, and why the rest cannot.\n\n\
+             The objects come from files, or without -f from the cluster that KUBECONFIG names, which is only \
+             read. Manifests work as well as dumps (kubectl get ... -o json) and snapshots (kerf snapshot); \
+             kinds that plans do not depend on are passed over. Of two objects with the same name the later \
+             one counts, so that a snapshot can be tried with another NodePool.\n\n\
+             Pods to place are those that kube-scheduler found no place for, those that are pending and that it \
+             has not looked at yet, and those on nodes that are being removed. Deployments, ReplicaSets, \
+             StatefulSets and Jobs that have no pods count with the pods they ask for. A NodePool that no \
+             operator has looked at counts as ready if it is valid.",
+        )
+        .after_long_help(
+            "Exit codes:\n  \
+             0  there is a plan, whether all pods have a place or not\n  \
+             1  the cluster cannot be read\n  \
+             2  the input or the command line is wrong\n  \
+             3  pods have no place, and --fail-on-unschedulable is given\n\n\
+             Examples:\n  \
+             kerf plan -f nodepool.yaml -f deployment.yaml\n      \
+             what a new Deployment would cost\n  \
+             kerf plan\n      \
+             what the operator would do about the pods that are pending now\n  \
+             kerf snapshot > cluster.json && kerf plan -f cluster.json -f changed-nodepool.yaml\n      \
+             what would be different with another NodePool\n  \
+             kubectl get pods,nodes,nodepools,nodeclaims,daemonsets -A -o json | kerf plan -f -\n      \
+             the same from a dump",
+        )
+        .args_override_self(true)
+        .arg(
+            Arg::new("filename")
+                .short('f')
+                .long("filename")
+                .value_name("PATH")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(PathBuf))
+                .help("A file or a directory of files, YAML or JSON; - for standard input. May be repeated"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORMAT")
+                .default_value("table")
+                .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
+                .help("How to print the plan"),
+        )
+        .arg(
+            Arg::new("fail-on-unschedulable")
+                .long("fail-on-unschedulable")
+                .action(ArgAction::SetTrue)
+                .help("End with exit code 3 if pods have no place"),
+        )
+        .args(SCHEDULING.map(argument))
+}
+
+pub(super) fn snapshot_command() -> clap::Command {
+    clap::Command::new("snapshot")
+        .about("Write down what plans depend on, from a live cluster")
+        .long_about(
+            "Write down what plans depend on, from the cluster that KUBECONFIG names, as input of kerf plan.\n\n\
+             Only the fields that decisions use are kept. Secrets and ConfigMaps are not read; images, \
+             commands, arguments, environments and foreign annotations are not written. Names and labels are.",
+        )
+        .after_long_help("Example:\n  kerf snapshot --output-file=cluster.json && kerf plan -f cluster.json")
+        .arg(
+            Arg::new("output-file")
+                .long("output-file")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where to write; a file that is there is replaced when the new one is complete [default: standard output]"),
+        )
+}
+
+impl PlanOptions {
+    pub(super) fn read(
+        matches: &ArgMatches,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, InvalidValue> {
+        let values = Values { matches, variable };
+        let (gates, warnings) = values.gates()?;
+        let files = matches.get_many::<PathBuf>("filename").into_iter().flatten();
+        Ok(Self {
+            files: files.cloned().collect(),
+            format: match matches.get_one::<String>("output").map(String::as_str) {
+                Some("json") => Format::Json,
+                Some("yaml") => Format::Yaml,
+                _ => Format::Table,
+            },
+            fail_on_unschedulable: matches.get_flag("fail-on-unschedulable"),
+            settings: Settings {
+                preference_policy: values.preference_policy()?,
+                min_values_policy: values.min_values_policy()?,
+                gates,
+                instance_types_file: values.instance_types_file(),
+                ..Settings::default()
+            },
+            warnings,
+        })
+    }
+}
+
+impl SnapshotOptions {
+    pub(super) fn read(matches: &ArgMatches) -> Self {
+        Self { output_file: matches.get_one::<PathBuf>("output-file").cloned() }
+    }
+}

@@ -1,0 +1,191 @@
+//! `kerf plan`: what would be launched for these pods, and why not.
+
+use std::{io, process::ExitCode, sync::Arc};
+
+use kerf_api::{
+    NodePool,
+    kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
+    labels::LabelRules,
+};
+use kerf_cluster::{
+    Cluster,
+    load::{Loaded, Loader},
+    snapshot::{self, Taken},
+    view::{self, Unreadable},
+};
+use kerf_model::{InstanceType, KnownLabels, Pool, pod::PodError};
+use kerf_provider::kwok::{self, CatalogueFileError};
+use kerf_runtime::Clock;
+use kube::ResourceExt;
+
+use crate::{
+    cli::{Format, PlanOptions},
+    snapshot::{ReadError, read_cluster},
+};
+use input::InputError;
+use report::{IdlePool, Report};
+
+mod input;
+mod report;
+mod table;
+
+/// Pods without a place, where `--fail-on-unschedulable` asks for it.
+const UNSCHEDULABLE: u8 = 3;
+
+#[derive(Debug, thiserror::Error)]
+enum PlanError {
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    InstanceTypes(#[from] CatalogueFileError),
+    #[error("{0}")]
+    Unreadable(#[from] Unreadable),
+    #[error(
+        "there is neither a NodePool nor a Node among the objects, so that pods can go nowhere; \
+         add a NodePool, for instance with -f nodepool.yaml"
+    )]
+    NowhereToGo,
+    #[error("{0}")]
+    Cluster(#[from] ReadError),
+    #[error("cannot write the plan: {0}")]
+    Write(String),
+}
+
+pub(crate) fn plan(options: &PlanOptions) -> ExitCode {
+    match report(options) {
+        Ok(report) => {
+            let placed_all = report.unschedulable.is_empty();
+            match print(&report, options.format) {
+                Err(error) => failed(&error),
+                Ok(()) if options.fail_on_unschedulable && !placed_all => {
+                    ExitCode::from(UNSCHEDULABLE)
+                }
+                Ok(()) => ExitCode::SUCCESS,
+            }
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &PlanError) -> ExitCode {
+    eprintln!("kerf: {error}");
+    match error {
+        PlanError::Cluster(_) | PlanError::Write(_) => ExitCode::FAILURE,
+        _ => ExitCode::from(2),
+    }
+}
+
+fn print(report: &Report, format: Format) -> Result<(), PlanError> {
+    let wrong = |error: &dyn std::error::Error| PlanError::Write(error.to_string());
+    let text = match format {
+        Format::Table => table::render(report),
+        Format::Json => serde_json::to_string_pretty(report).map_err(|e| wrong(&e))? + "\n",
+        Format::Yaml => serde_saphyr::to_string(report).map_err(|e| wrong(&e))?,
+    };
+    match io::Write::write_all(&mut io::stdout().lock(), text.as_bytes()) {
+        // A reader that has seen enough (`kerf plan | head`) is not an error.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(wrong(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn report(options: &PlanOptions) -> Result<Report, PlanError> {
+    let types_file = options.settings.instance_types_file.as_deref();
+    let types = match types_file {
+        Some(path) => kwok::from_file(path)?,
+        None => kwok::generated(),
+    };
+    let rules = kwok::label_rules(&types);
+    let types: Vec<_> = types.into_iter().map(Arc::new).collect();
+
+    let mut objects = Loader::default();
+    if options.files.is_empty() {
+        for object in read_cluster(|_, _| {})? {
+            objects.add(object).map_err(InputError::of_cluster)?;
+        }
+    } else {
+        input::read(&options.files, &mut objects)?;
+    }
+    let now = Clock::system().now();
+    let loaded = objects.finish(&rules, now);
+    let cluster = &loaded.cluster;
+    if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
+        return Err(PlanError::NowhereToGo);
+    }
+
+    let known = known_labels(&rules);
+    let (pools, idle_pools) = pools(cluster, &types, types_file.is_some(), &known)?;
+    let Taken { snapshot, left_out } = cluster.snapshot(pools, known, now)?;
+    let plan = kerf_scheduler::schedule(&snapshot, &options.settings.scheduling());
+    let mut report = Report::new(&snapshot, &plan);
+    report.idle_pools.extend(idle_pools);
+    report.notes = notes(&loaded, &left_out);
+    report.notes.extend(options.warnings.iter().cloned());
+    Ok(report)
+}
+
+fn known_labels(rules: &LabelRules) -> KnownLabels {
+    KnownLabels { well_known: rules.well_known().clone(), ..KnownLabels::default() }
+}
+
+/// The pools to launch from, and the others with the reason.
+fn pools(
+    cluster: &Cluster,
+    types: &[Arc<InstanceType>],
+    types_are_given: bool,
+    known: &KnownLabels,
+) -> Result<(Vec<Arc<Pool>>, Vec<IdlePool>), PlanError> {
+    let (mut pools, mut idle_pools) = (Vec::new(), Vec::new());
+    let idle_pool = |pool: &NodePool, reason| IdlePool { pool: pool.name_any(), reason };
+    for pool in cluster.pools().values() {
+        if let Some(idle) = snapshot::idle(pool) {
+            idle_pools.push(idle_pool(pool, idle.to_string()));
+        } else if !types_are_given && !is_of_kwok(pool) {
+            let class = &pool.spec.template.spec.node_class_ref;
+            let reason = format!(
+                "its instance types are unknown, because its NodeClass is of kind {}; \
+                 give them with --instance-types-file-path",
+                class.kind
+            );
+            idle_pools.push(idle_pool(pool, reason));
+        } else {
+            pools.push(Arc::new(view::pool_view(pool, types.to_vec(), known)?));
+        }
+    }
+    Ok((pools, idle_pools))
+}
+
+fn is_of_kwok(pool: &NodePool) -> bool {
+    let class = &pool.spec.template.spec.node_class_ref;
+    class.group == KWOK_GROUP && class.kind == KWOK_NODE_CLASS_KIND
+}
+
+fn notes(loaded: &Loaded, unreadable: &[PodError]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if loaded.cluster.pools().values().next().is_none() {
+        notes.push("there is no NodePool, so that nothing can be launched".to_owned());
+    }
+    for workload in &loaded.expanded {
+        let (kind, name, pods) = (workload.kind, &workload.workload, workload.pods);
+        let pods = table::count(pods, "pod");
+        notes.push(format!("{kind} {name} has no pods yet and counts with the {pods} it asks for"));
+    }
+    for claim in loaded.cluster.claims().values() {
+        let status = claim.status.as_ref();
+        if claim.metadata.deletion_timestamp.is_none()
+            && status.is_none_or(|status| status.provider_id.is_empty())
+        {
+            notes.push(format!(
+                "NodeClaim {} has no instance yet, so that its size is unknown and the plan does without it",
+                claim.name_any()
+            ));
+        }
+    }
+    notes.extend(unreadable.iter().map(|error| format!("a pod is left out: {error}")));
+    if !loaded.passed_over.is_empty() {
+        let kinds = loaded.passed_over.iter().map(|(kind, count)| format!("{count} {kind}"));
+        let kinds: Vec<_> = kinds.collect();
+        notes.push(format!("passed over, as plans do not depend on them: {}", kinds.join(", ")));
+    }
+    notes
+}

@@ -1,0 +1,214 @@
+//! A plan as it is shown. The field names are what scripts rely on; docs/plan.md lists them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kerf_model::{KnownLabels, Pod, Snapshot};
+use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Reason, Refusal, TopologyKind};
+use serde::Serialize;
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub(super) summary: Summary,
+    /// Nodes to launch.
+    pub(super) claims: Vec<Claim>,
+    /// Pods that go to what is there.
+    pub(super) placements: Vec<Placement>,
+    pub(super) unschedulable: Vec<Unschedulable>,
+    /// Pools that launch nothing at all.
+    pub(super) idle_pools: Vec<IdlePool>,
+    pub(super) notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    /// To place.
+    pub(super) pods: usize,
+    pub(super) on_new_claims: usize,
+    pub(super) on_existing: usize,
+    pub(super) unschedulable: usize,
+    pub(super) new_claims: usize,
+    /// Of all new claims, each bought as cheaply as it can be.
+    pub(super) price_per_hour: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Claim {
+    pub(super) pool: String,
+    pub(super) pods: Vec<String>,
+    pub(super) cheapest: Option<Cheapest>,
+    /// Any of these will do; the cheapest first.
+    pub(super) instance_types: Vec<String>,
+    /// Of the pods and of the daemons that come with the node.
+    pub(super) requests: BTreeMap<String, String>,
+    pub(super) min_values_relaxed: bool,
+}
+
+/// The cheapest way to buy a claim.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cheapest {
+    pub(super) instance_type: String,
+    pub(super) zone: Option<String>,
+    pub(super) capacity_type: Option<String>,
+    pub(super) price_per_hour: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Placement {
+    /// `None` for a claim whose node has yet to appear.
+    pub(super) node: Option<String>,
+    pub(super) claim: Option<String>,
+    pub(super) pods: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Unschedulable {
+    pub(super) pod: String,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Where `reason` is `Pools`: what each of them has against the pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) pools: Vec<Refused>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Refused {
+    pub(super) pool: String,
+    pub(super) constraint: &'static str,
+    pub(super) message: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct IdlePool {
+    pub(super) pool: String,
+    pub(super) reason: String,
+}
+
+impl Report {
+    pub(super) fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
+        let on_new_claims = plan.claims.iter().map(|claim| claim.pods.len()).sum();
+        let on_existing = plan.placements.iter().map(|placement| placement.pods.len()).sum();
+        let placements = plan.placements.iter().filter(|placement| !placement.pods.is_empty());
+        Self {
+            summary: Summary {
+                pods: snapshot.pods.len(),
+                on_new_claims,
+                on_existing,
+                unschedulable: plan.failures.len(),
+                new_claims: plan.claims.len(),
+                price_per_hour: plan.price().to_string(),
+            },
+            claims: plan.claims.iter().map(|claim| Claim::new(claim, &snapshot.labels)).collect(),
+            placements: placements
+                .map(|placement| Placement {
+                    node: placement.node.exists.then(|| placement.node.name.clone()),
+                    claim: placement.node.claim.clone(),
+                    pods: keys(&placement.pods),
+                })
+                .collect(),
+            unschedulable: plan.failures.iter().map(Unschedulable::new).collect(),
+            idle_pools: plan
+                .unusable_pools
+                .iter()
+                .map(|PoolRefusal { pool, reason }| IdlePool {
+                    pool: pool.clone(),
+                    reason: reason.to_string(),
+                })
+                .collect(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Claim {
+    fn new(claim: &PlannedClaim, known: &KnownLabels) -> Self {
+        let cheapest = claim.instance_types.first().and_then(|instance_type| {
+            let offering = instance_type.cheapest(&claim.requirements, known)?;
+            Some(Cheapest {
+                instance_type: instance_type.name().to_owned(),
+                zone: offering.zone().map(str::to_owned),
+                capacity_type: offering.capacity_type().map(str::to_owned),
+                price_per_hour: offering.price.to_string(),
+            })
+        });
+        let types = claim.instance_types.iter();
+        let requests = claim.requests.iter();
+        Self {
+            pool: claim.pool.name.clone(),
+            pods: keys(&claim.pods),
+            cheapest,
+            instance_types: types.map(|instance_type| instance_type.name().to_owned()).collect(),
+            requests: requests
+                .map(|(name, amount)| (name.to_owned(), amount.to_string()))
+                .collect(),
+            min_values_relaxed: claim.min_values_relaxed,
+        }
+    }
+}
+
+impl Unschedulable {
+    fn new(failure: &PodFailure) -> Self {
+        let pools = match &failure.refusal {
+            Refusal::Pools(pools) => pools.iter().map(Refused::new).collect(),
+            _ => Vec::new(),
+        };
+        Self {
+            pod: failure.pod.key(),
+            reason: reason(&failure.refusal),
+            message: failure.refusal.to_string(),
+            pools,
+        }
+    }
+}
+
+impl Refused {
+    fn new(refusal: &PoolRefusal) -> Self {
+        Self {
+            pool: refusal.pool.clone(),
+            constraint: constraint(&refusal.reason),
+            message: refusal.reason.to_string(),
+        }
+    }
+}
+
+fn keys(pods: &[Arc<Pod>]) -> Vec<String> {
+    let mut keys: Vec<_> = pods.iter().map(|pod| pod.key()).collect();
+    keys.sort();
+    keys
+}
+
+fn reason(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::ClaimsDevices => "ClaimsDevices",
+        Refusal::Volumes(_) => "Volumes",
+        Refusal::NoPools => "NoPools",
+        Refusal::Pools(_) => "Pools",
+        Refusal::WaitsForReservation => "WaitsForReservation",
+        Refusal::TooManyNewClaims => "TooManyNewClaims",
+        Refusal::TooFewInstanceTypes { .. } => "TooFewInstanceTypes",
+    }
+}
+
+fn constraint(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::NodeLimit => "NodeLimit",
+        Reason::Limits { .. } => "Limits",
+        Reason::Taint(_) => "Taint",
+        Reason::Requirements(_) => "Requirements",
+        Reason::Volumes(_) => "Volumes",
+        Reason::Topology(topology) => match topology.constraint {
+            TopologyKind::Spread => "TopologySpread",
+            TopologyKind::Affinity => "PodAffinity",
+            TopologyKind::AntiAffinity => "PodAntiAffinity",
+        },
+        Reason::InstanceTypes(_) => "InstanceTypes",
+        Reason::Reserved => "Reserved",
+    }
+}

@@ -1,0 +1,146 @@
+//! A plan for people.
+
+use std::fmt::Write;
+
+use super::report::{Claim, Placement, Refused, Report, Unschedulable};
+
+/// Names shown of a group of pods.
+const SHOWN: usize = 2;
+
+pub(super) fn render(report: &Report) -> String {
+    let sections = [
+        claims(report),
+        placements(report),
+        unschedulable(report),
+        idle_pools(report),
+        notes(report),
+    ];
+    let mut sections: Vec<_> = sections.into_iter().filter(|text| !text.is_empty()).collect();
+    if report.summary.pods == 0 {
+        sections.insert(0, "No pod needs a place.\n".to_owned());
+    }
+    sections.join("\n")
+}
+
+/// `1 pod`, `2 pods`.
+pub(super) fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+fn claims(report: &Report) -> String {
+    let summary = &report.summary;
+    if report.claims.is_empty() {
+        return String::new();
+    }
+    let title = format!(
+        "Launch {} for {}, from {} per hour",
+        count(summary.new_claims, "node"),
+        count(summary.on_new_claims, "pod"),
+        summary.price_per_hour
+    );
+    let header =
+        ["POOL", "PODS", "CHEAPEST TYPE", "TYPES", "PRICE/HOUR", "ZONE", "CAPACITY", "POD NAMES"];
+    section(&title, &header, report.claims.iter().map(claim))
+}
+
+fn claim(claim: &Claim) -> [String; 8] {
+    let cheapest = claim.cheapest.as_ref();
+    let of_cheapest = |text: Option<&String>| text.map_or("-", String::as_str).to_owned();
+    [
+        claim.pool.clone(),
+        claim.pods.len().to_string(),
+        of_cheapest(cheapest.map(|it| &it.instance_type)),
+        claim.instance_types.len().to_string(),
+        of_cheapest(cheapest.map(|it| &it.price_per_hour)),
+        of_cheapest(cheapest.and_then(|it| it.zone.as_ref())),
+        of_cheapest(cheapest.and_then(|it| it.capacity_type.as_ref())),
+        shortened(&claim.pods),
+    ]
+}
+
+fn placements(report: &Report) -> String {
+    if report.placements.is_empty() {
+        return String::new();
+    }
+    let title = format!("Place {} on what is there", count(report.summary.on_existing, "pod"));
+    let row = |placement: &Placement| {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        [
+            or_none(&placement.node),
+            or_none(&placement.claim),
+            placement.pods.len().to_string(),
+            shortened(&placement.pods),
+        ]
+    };
+    section(&title, &["NODE", "NODECLAIM", "PODS", "POD NAMES"], report.placements.iter().map(row))
+}
+
+/// Pods that are refused for the same reasons, which those of a workload usually are, are told once.
+fn unschedulable(report: &Report) -> String {
+    let mut groups: Vec<(&Unschedulable, Vec<String>)> = Vec::new();
+    for pod in &report.unschedulable {
+        let same = |other: &&mut (&Unschedulable, Vec<String>)| other.0.message == pod.message;
+        match groups.iter_mut().find(same) {
+            Some((_, names)) => names.push(pod.pod.clone()),
+            None => groups.push((pod, vec![pod.pod.clone()])),
+        }
+    }
+    if groups.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("No place for {}\n", count(report.unschedulable.len(), "pod"));
+    for (first, names) in groups {
+        let _ = writeln!(text, "  {}", shortened(&names));
+        if first.pools.is_empty() {
+            let _ = writeln!(text, "    {}", first.message);
+        }
+        for Refused { pool, message, .. } in &first.pools {
+            let _ = writeln!(text, "    pool {pool}: {message}");
+        }
+    }
+    text
+}
+
+fn idle_pools(report: &Report) -> String {
+    if report.idle_pools.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("Nothing from {}\n", count(report.idle_pools.len(), "pool"));
+    for idle in &report.idle_pools {
+        let _ = writeln!(text, "  {}: {}", idle.pool, idle.reason);
+    }
+    text
+}
+
+fn notes(report: &Report) -> String {
+    let lines = report.notes.iter().map(|note| format!("Note: {note}\n"));
+    lines.collect()
+}
+
+/// The first names, and how many more there are.
+fn shortened(names: &[String]) -> String {
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// A title and a table under it, its columns as wide as they need to be.
+fn section<const N: usize>(
+    title: &str,
+    header: &[&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    });
+    let mut text = format!("{title}\n");
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("   ");
+        let _ = writeln!(text, "  {}", line.trim_end());
+    }
+    text
+}

@@ -1,0 +1,196 @@
+//! `kerf snapshot`: the cluster as decisions see it, in a file.
+
+use std::{
+    error::Error as _,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass},
+};
+use kerf_api::{NodeClaim, NodePool};
+use kerf_cluster::load;
+use kerf_runtime::{
+    Metrics,
+    client::{self, Connection, RequestMetrics},
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use serde_json::Value;
+
+use crate::cli::{SnapshotOptions, VERSION};
+
+/// Objects per request, as kubectl has it.
+const PAGE: u32 = 500;
+
+/// Why the cluster could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error(transparent)]
+    Connection(#[from] client::Error),
+    #[error("cannot list {plural}: {problem}")]
+    List { plural: String, problem: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SnapshotError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("cannot write {path}: {source}")]
+    Write { path: String, source: io::Error },
+}
+
+pub(crate) fn snapshot(options: &SnapshotOptions) -> ExitCode {
+    match take(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kerf: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn take(options: &SnapshotOptions) -> Result<(), SnapshotError> {
+    let objects = read_cluster(|plural, count| eprintln!("read {count} {plural}"))?;
+    let written = match &options.output_file {
+        None => match write(&objects, &mut io::stdout().lock()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        },
+        Some(path) => write_file(&objects, path),
+    };
+    let path = options.output_file.clone().unwrap_or_else(|| PathBuf::from("standard output"));
+    written.map_err(|source| SnapshotError::Write { path: path.display().to_string(), source })
+}
+
+/// As a list that kubectl and `kerf plan` read, one object to a line so that two of them can be compared.
+fn write(objects: &[Value], to: &mut impl Write) -> io::Result<()> {
+    let mut to = io::BufWriter::new(to);
+    writeln!(to, "{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [")?;
+    for (index, object) in objects.iter().enumerate() {
+        let end = if index + 1 == objects.len() { "" } else { "," };
+        serde_json::to_writer(&mut to, object)?;
+        writeln!(to, "{end}")?;
+    }
+    writeln!(to, "]}}")?;
+    to.flush()
+}
+
+/// The whole file or none: it takes the place of an older one only when it is complete.
+fn write_file(objects: &[Value], path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+    write(objects, &mut file)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Lists everything that decisions depend on, trimmed to what they use. Nothing is written, and secrets and
+/// config maps are not asked for.
+pub(crate) fn read_cluster(progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, ReadError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(ReadError::Runtime)?.block_on(read_all(progress))
+}
+
+async fn read_all(mut progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, ReadError> {
+    let mut config = client::config().await?;
+    // Whoever waits at a prompt is told at once.
+    config.default_retry = false;
+    let user_agent = format!("kerf/{VERSION}");
+    let metrics = RequestMetrics::register(&Metrics::default());
+    let connection = Connection { config, user_agent: &user_agent, metrics: &metrics };
+    let client = connection.client(None)?;
+    let mut objects = Vec::new();
+    for resource in resources() {
+        let before = objects.len();
+        list(&client, &resource, &mut objects).await?;
+        progress(&resource.plural, objects.len() - before);
+    }
+    Ok(objects)
+}
+
+/// Pods come last: their nodes are then known already.
+fn resources() -> [ApiResource; 11] {
+    [
+        ApiResource::erase::<NodePool>(&()),
+        ApiResource::erase::<NodeClaim>(&()),
+        ApiResource::erase::<Node>(&()),
+        ApiResource::erase::<DaemonSet>(&()),
+        ApiResource::erase::<PodDisruptionBudget>(&()),
+        ApiResource::erase::<Namespace>(&()),
+        ApiResource::erase::<StorageClass>(&()),
+        ApiResource::erase::<CSINode>(&()),
+        ApiResource::erase::<PersistentVolume>(&()),
+        ApiResource::erase::<PersistentVolumeClaim>(&()),
+        ApiResource::erase::<Pod>(&()),
+    ]
+}
+
+async fn list(
+    client: &Client,
+    resource: &ApiResource,
+    objects: &mut Vec<Value>,
+) -> Result<(), ReadError> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+    let from = objects.len();
+    let mut parameters = ListParams::default().limit(PAGE);
+    loop {
+        let page = match api.list(&parameters).await {
+            Ok(page) => page,
+            // A cluster without the custom resources has no objects of them.
+            Err(kube::Error::Api(status))
+                if status.code == 404 && resource.group == kerf_api::GROUP =>
+            {
+                return Ok(());
+            }
+            // The server forgot where the last page ended: all in one go, then.
+            Err(kube::Error::Api(status)) if status.code == 410 && parameters.limit.is_some() => {
+                objects.truncate(from);
+                parameters = ListParams::default();
+                continue;
+            }
+            Err(error) => {
+                let (plural, problem) = (resource.plural.clone(), cause(&error));
+                return Err(ReadError::List { plural, problem });
+            }
+        };
+        objects.extend(page.items.into_iter().filter_map(|object| trimmed(object, resource)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The items of a list do not say what they are.
+fn trimmed(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
+    let mut object = serde_json::to_value(object).ok()?;
+    object["apiVersion"] = resource.api_version.clone().into();
+    object["kind"] = resource.kind.clone().into();
+    load::trim(&mut object);
+    Some(object)
+}
+
+/// What the server said, or the innermost error: the outer ones say only that a request failed.
+fn cause(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return status.message.clone();
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = inner.to_string();
+        source = inner.source();
+    }
+    text
+}

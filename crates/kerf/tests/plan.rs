@@ -1,0 +1,350 @@
+//! `kerf plan` and `kerf snapshot` as their users meet them: the examples, wrong input, and a cluster that is only read.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+
+/// `kerf` at the root of the repository, in an environment that holds nothing but `HOME`.
+fn kerf(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    command.env_clear().env("HOME", home).current_dir(root).args(arguments);
+    command
+}
+
+fn output(mut command: Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// `kerf plan` without a cluster.
+fn plan(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let arguments: Vec<_> = ["plan"].iter().chain(arguments).copied().collect();
+    output(kerf(Path::new("/nonexistent"), &arguments))
+}
+
+/// What is printed when there is a plan.
+fn planned(arguments: &[&str]) -> String {
+    let (code, stdout, stderr) = plan(arguments);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    stdout
+}
+
+fn planned_json(arguments: &[&str]) -> Value {
+    let arguments: Vec<_> = arguments.iter().chain(&["-o", "json"]).copied().collect();
+    serde_json::from_str(&planned(&arguments)).unwrap()
+}
+
+const POOL: &str = "examples/plan/nodepool.yaml";
+const DEPLOYMENT: &str = "examples/plan/deployment.yaml";
+const MISFITS: &str = "examples/plan/misfits.yaml";
+const CLUSTER: &str = "examples/plan/cluster.json";
+
+#[test]
+fn a_deployment_is_shown_with_the_nodes_it_needs() {
+    insta::assert_snapshot!(planned(&["-f", POOL, "-f", DEPLOYMENT]));
+}
+
+#[test]
+fn pods_that_fit_nowhere_are_shown_with_the_reasons() {
+    insta::assert_snapshot!(planned(&["-f", POOL, "-f", MISFITS]));
+}
+
+#[test]
+fn a_dump_is_read_as_it_is_and_its_nodes_are_used_first() {
+    insta::assert_snapshot!(planned(&["-f", POOL, "-f", CLUSTER]));
+}
+
+#[test]
+fn without_a_pool_the_nodes_are_still_used() {
+    insta::assert_snapshot!(planned(&["-f", CLUSTER]));
+}
+
+#[test]
+fn all_of_it_is_printed_for_programs() {
+    let arguments = ["-f", POOL, "-f", CLUSTER, "-f", MISFITS];
+    insta::assert_snapshot!(planned(&[&arguments[..], &["-o", "json"]].concat()));
+    insta::assert_snapshot!(planned(&[&arguments[..], &["-o", "yaml"]].concat()));
+}
+
+#[test]
+fn files_directories_and_standard_input_come_to_the_same() {
+    let files = planned(&["-f", CLUSTER, "-f", DEPLOYMENT, "-f", MISFITS, "-f", POOL]);
+    assert_eq!(planned(&["-f", "examples/plan"]), files);
+
+    let mut command = kerf(Path::new("/nonexistent"), &["plan", "-f", "-", "--filename", POOL]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let manifests = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(DEPLOYMENT));
+    process.stdin.take().unwrap().write_all(&manifests.unwrap()).unwrap();
+    let Output { status, stdout, .. } = process.wait_with_output().unwrap();
+    assert!(status.success());
+    assert_eq!(String::from_utf8(stdout).unwrap(), planned(&["-f", POOL, "-f", DEPLOYMENT]));
+}
+
+#[test]
+fn nothing_to_place_is_a_plan() {
+    assert_eq!(planned(&["-f", POOL]), "No pod needs a place.\n");
+}
+
+#[test]
+fn pods_without_a_place_fail_the_command_only_if_asked() {
+    let (code, stdout, _) = plan(&["-f", POOL, "-f", MISFITS, "--fail-on-unschedulable"]);
+    assert_eq!(code, Some(3));
+    assert!(stdout.contains("No place for 3 pods"), "{stdout}");
+    assert_eq!(plan(&["-f", POOL, "-f", DEPLOYMENT, "--fail-on-unschedulable"]).0, Some(0));
+}
+
+#[test]
+fn wrong_input_is_refused_with_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let pool = |spec: &str| {
+        format!(
+            "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: p}}\nspec: {spec}\n"
+        )
+    };
+    let no_object = file("no-object.yaml", "replicas: 3\n");
+    let replicas = file("replicas.yaml", &pool("{weight: heavy}"));
+    let second = file(
+        "second.yaml",
+        &(fs::read_to_string(format!("../../{DEPLOYMENT}")).unwrap() + &pool("{}")),
+    );
+    let cpu = file(
+        "cpu.yaml",
+        &pool(
+            "{limits: {cpu: many}, template: {spec: {nodeClassRef: \
+        {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: d}, requirements: []}}}",
+        ),
+    );
+    let syntax = file("syntax.yaml", "a: [1\n");
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let empty = empty.display().to_string();
+    for (arguments, expected) in [
+        (&["-f", "/nonexistent/a.yaml"][..], "cannot read /nonexistent/a.yaml: No such file or directory".to_owned()),
+        (&["-f", &empty], format!("the directory {empty} has no files that end with .yaml, .yml or .json")),
+        (&["-f", &no_object], format!("{no_object}, document 1: it is not a Kubernetes object: apiVersion and kind are missing")),
+        (&["-f", &replicas], format!("{replicas}, document 1: NodePool p: spec.weight: invalid type: string \"heavy\", expected i32")),
+        (&["-f", &second], format!("{second}, document 3: NodePool p: spec: missing field `template`")),
+        (&["-f", &cpu], "reading the limits of NodePool p: ".to_owned()),
+        (&["-f", &syntax], format!("{syntax} is neither YAML nor JSON: ")),
+        (&["-f", DEPLOYMENT], "there is neither a NodePool nor a Node among the objects, so that pods can go nowhere; \
+            add a NodePool, for instance with -f nodepool.yaml".to_owned()),
+        (&["-f", POOL, "--instance-types-file-path", &no_object], format!("cannot use the instance types file {no_object}: ")),
+        (&["-o", "xml"], "invalid value \"xml\" for --output <FORMAT>: expected table, json, yaml".to_owned()),
+        (&["--file", POOL], "unknown argument --file (did you mean --filename?); see kerf plan --help for all flags".to_owned()),
+        (&["--preference-policy=Sometimes"], "invalid value \"Sometimes\" for --preference-policy: expected Respect or Ignore".to_owned()),
+    ] {
+        let (code, stdout, stderr) = plan(arguments);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with(&format!("kerf: {expected}")), "{stderr}\n{expected}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn pools_that_launch_nothing_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pools.yaml");
+    let pool = |name: &str, kind: &str, spec: &str, key: &str| {
+        format!(
+            "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{{spec} template: \
+             {{spec: {{nodeClassRef: {{group: g, kind: {kind}, name: d}}, requirements: [{{key: {key}, operator: Exists}}]}}}}}}\n"
+        )
+    };
+    let texts = [
+        pool("aws", "EC2NodeClass", "", "a"),
+        pool("fixed", "KWOKNodeClass", "replicas: 2,", "a"),
+        pool("wrong", "KWOKNodeClass", "", "karpenter.sh/mine"),
+    ];
+    fs::write(&path, texts.concat()).unwrap();
+    let path = path.display().to_string();
+    let plan = planned_json(&["-f", &path]);
+    let idle: Vec<_> = plan["idlePools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|idle| (idle["pool"].as_str().unwrap(), idle["reason"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        idle[0],
+        (
+            "aws",
+            "its instance types are unknown, because its NodeClass is of kind EC2NodeClass; \
+        give them with --instance-types-file-path"
+        )
+    );
+    assert_eq!(
+        idle[1],
+        ("fixed", "it has replicas, and keeps that number of nodes whatever pods want")
+    );
+    assert!(
+        idle[2].1.starts_with("it is not ready: invalid value: using label karpenter.sh/mine"),
+        "{idle:?}"
+    );
+
+    let types = directory.path().join("types.json");
+    let requirement =
+        |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+    let zone = requirement("topology.kubernetes.io/zone", "z");
+    let capacity_type = requirement("karpenter.sh/capacity-type", "spot");
+    let catalogue = json!([{
+        "name": "tiny", "architecture": "amd64", "operatingSystems": ["linux"],
+        "resources": {"cpu": "64", "memory": "128Gi"},
+        "offerings": [{"Price": 0.1, "Available": true, "Requirements": [zone, capacity_type]}],
+    }]);
+    fs::write(&types, catalogue.to_string()).unwrap();
+    let types = types.display().to_string();
+    let plan = planned_json(&["-f", &path, "-f", DEPLOYMENT, "--instance-types-file-path", &types]);
+    let claim = &plan["claims"][0];
+    assert_eq!(
+        (&claim["pool"], &claim["cheapest"]["pricePerHour"]),
+        (&json!("aws"), &json!("0.1"))
+    );
+}
+
+/// An API server with these objects, and the requests that it got.
+fn serve(objects: Vec<Value>) -> (String, Arc<Mutex<Vec<String>>>) {
+    let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+            let request = head[0].trim_end_matches(" HTTP/1.1").to_owned();
+            let (status, body) = answer(&request, &objects);
+            seen.lock().unwrap().push(request);
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all((head + &body).as_bytes()).unwrap();
+        }
+    });
+    (url, requests)
+}
+
+/// One object to a page, so that paging is needed; custom resources that nobody installed.
+fn answer(request: &str, objects: &[Value]) -> (&'static str, String) {
+    let (path, query) = request.trim_start_matches("GET ").split_once('?').unwrap();
+    let plural = path.rsplit('/').next().unwrap();
+    if plural == "nodeclaims" {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+                            "reason": "NotFound", "message": "the server could not find the requested resource"});
+        return ("404 Not Found", status.to_string());
+    }
+    let mut of_kind = objects.iter().filter(|object| {
+        let kind = object["kind"].as_str().unwrap().to_lowercase();
+        format!("{kind}s") == plural || format!("{kind}es") == plural
+    });
+    let token = query.split('&').find_map(|part| part.strip_prefix("continue="));
+    let page: usize = token.map_or(0, |token| token.parse().unwrap());
+    let mut item = of_kind.nth(page).cloned();
+    if let Some(fields) = item.as_mut().and_then(Value::as_object_mut) {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    let more = of_kind.next().map(|_| (page + 1).to_string());
+    let items: Vec<_> = item.into_iter().collect();
+    let list = json!({"kind": "SomeList", "apiVersion": "v1", "metadata": {"continue": more}, "items": items});
+    ("200 OK", list.to_string())
+}
+
+fn write_kubeconfig(home: &Path, server: &str) {
+    fs::create_dir(home.join(".kube")).unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "users": [{"name": "test", "user": {}}],
+    });
+    fs::write(home.join(".kube/config"), config.to_string()).unwrap();
+}
+
+#[test]
+fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
+    let text = fs::read_to_string(format!("../../{CLUSTER}")).unwrap();
+    let dump: Value = serde_json::from_str(&text).unwrap();
+    let mut objects = dump["items"].as_array().unwrap().clone();
+    // A server without the custom resource has no claims either.
+    objects.retain(|object| object["kind"] != "NodeClaim");
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef":
+            {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}}},
+    });
+    objects.push(pool);
+    let home = tempfile::tempdir().unwrap();
+    let (url, requests) = serve(objects.clone());
+    write_kubeconfig(home.path(), &url);
+
+    let (code, live, stderr) = output(kerf(home.path(), &["plan"]));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(live.contains("shop/api-6d5f-2") && live.contains("Launch 1 node"), "{live}");
+
+    let file = home.path().join("snapshot.json");
+    fs::write(&file, "what was there before").unwrap();
+    let path = file.display().to_string();
+    let (code, stdout, stderr) =
+        output(kerf(home.path(), &["snapshot", &format!("--output-file={path}")]));
+    assert_eq!((code, stdout.as_str()), (Some(0), ""));
+    let progress: Vec<_> = stderr.lines().collect();
+    assert_eq!(progress.len(), 11, "{stderr}");
+    assert!(
+        progress.contains(&"read 3 pods") && progress.contains(&"read 0 nodeclaims"),
+        "{stderr}"
+    );
+    assert_eq!(planned(&["-f", &path]), live);
+
+    let (code, stdout, _) = output(kerf(home.path(), &["snapshot"]));
+    assert_eq!((code, &stdout), (Some(0), &fs::read_to_string(&file).unwrap()));
+    for absent in
+        ["plans-do-not-read-this", "last-applied", "ConfigMap", "image", "args", "resourceVersion"]
+    {
+        assert!(!stdout.contains(absent), "{absent}\n{stdout}");
+    }
+    // Nothing was left beside it.
+    let files = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(files.filter(|name| name != ".kube" && name != "snapshot.json").count(), 0);
+
+    for request in requests.lock().unwrap().iter() {
+        assert!(request.starts_with("GET "), "{request}");
+        assert!(!request.contains("secrets") && !request.contains("configmaps"), "{request}");
+        assert!(!request.contains("watch"), "{request}");
+    }
+}
+
+#[test]
+fn a_cluster_that_cannot_be_read_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    for command in ["plan", "snapshot"] {
+        let (code, stdout, stderr) = output(kerf(home.path(), &[command]));
+        assert_eq!((code, stdout.as_str()), (Some(1), ""));
+        assert!(stderr.starts_with("kerf: no Kubernetes cluster to connect to: "), "{stderr}");
+    }
+    // Bound and closed again: a port that refuses connections.
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    write_kubeconfig(home.path(), &format!("http://127.0.0.1:{port}"));
+    for command in ["plan", "snapshot"] {
+        let (code, _, stderr) = output(kerf(home.path(), &[command]));
+        assert_eq!(code, Some(1));
+        assert!(stderr.starts_with("kerf: cannot list nodepools: "), "{stderr}");
+        assert!(stderr.contains("refused"), "{stderr}");
+    }
+}

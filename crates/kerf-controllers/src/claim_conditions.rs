@@ -11,14 +11,10 @@ use kerf_api::{
     labels,
 };
 use kerf_cluster::{Change, Cluster, pods};
-use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 
-use crate::{
-    context::Context,
-    controller::Reconciler,
-    error::{Result, Tried},
-};
+use crate::{context::Context, controller::Reconciler, error::Result};
 
 /// A cloud changes without telling.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
@@ -91,9 +87,7 @@ impl Reconciler for ClaimConditions {
                 consolidatable::Verdict::Never => clear(&mut conditions, CONSOLIDATABLE),
             }
         }
-        patch::patch_status(&context.claims(), &claim, &changed, Lock::Optimistic)
-            .await
-            .tried(|| format!("updating the status of NodeClaim {name}"))?;
+        context.write_status(&claim, changed).await?;
         Ok(Outcome::After(again))
     }
 }

@@ -10,17 +10,12 @@ use kerf_api::{
 use kerf_cluster::{Change, Cluster};
 use kerf_model::Quantity;
 use kerf_runtime::{
-    Lock, Outcome, Queue, Workers,
+    Outcome, Queue, Workers,
     events::{Notice, Severity},
-    patch,
 };
 use kube::ResourceExt;
 
-use crate::{
-    context::Context,
-    controller::Reconciler,
-    error::{Result, Tried},
-};
+use crate::{context::Context, controller::Reconciler, error::Result};
 
 const LOOK_AGAIN: Duration = Duration::from_mins(10);
 /// Machines come a little smaller than their type says; less than this share of it is another machine.
@@ -71,9 +66,7 @@ impl Reconciler for Consistency {
             );
             context.recorder.record(notice.same_if(vec![uid, shortfall]));
         }
-        patch::patch_status(&context.claims(), &claim, &changed, Lock::Optimistic)
-            .await
-            .tried(|| format!("updating the status of NodeClaim {name}"))?;
+        context.write_status(&claim, changed).await?;
         Ok(Outcome::After(LOOK_AGAIN))
     }
 }

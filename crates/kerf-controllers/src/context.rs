@@ -8,7 +8,7 @@ use kerf_api::{NodeClaim, NodeClassReference, NodePool};
 use kerf_cluster::pods;
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, events::Recorder};
+use kerf_runtime::{Clock, Lock, events::Recorder, patch};
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
 use crate::{
@@ -77,6 +77,21 @@ impl Context {
         self.delete_claim(claim).await?;
         self.metrics.claim_disrupted(cause, claim, pods);
         Ok(())
+    }
+
+    /// Writes the status of a claim if it changed, and lets the index know at once.
+    pub(crate) async fn write_status(
+        &self,
+        claim: &NodeClaim,
+        changed: NodeClaim,
+    ) -> Result<NodeClaim> {
+        let written = patch::patch_status(&self.claims(), claim, &changed, Lock::Optimistic)
+            .await
+            .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;
+        if let Some(written) = &written {
+            self.index.anticipate(written.clone());
+        }
+        Ok(written.unwrap_or(changed))
     }
 
     /// Asks for the end of a claim. One that is gone already is as good.

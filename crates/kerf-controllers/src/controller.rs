@@ -2,8 +2,10 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use kerf_cluster::{Change, Cluster};
+use k8s_openapi::api::core::v1::Node;
+use kerf_cluster::{Change, Cluster, Delta};
 use kerf_runtime::{Outcome, Queue, Workers};
+use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,6 +27,15 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
         context: &Context,
         name: &str,
     ) -> impl Future<Output = Result<Outcome>> + Send;
+}
+
+/// Adds the claim behind a node that changed.
+pub(crate) fn add_claim_of(delta: &Delta<Node>, cluster: &Cluster, queue: &Queue<String>) {
+    let node = delta.either().and_then(|node| node.spec.as_ref());
+    let provider_id = node.and_then(|spec| spec.provider_id.as_deref());
+    if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
+        queue.add(claim.name_any());
+    }
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -12,6 +12,7 @@ mod expiration;
 mod garbage_collection;
 mod hydration;
 mod index;
+mod instance;
 mod lifecycle;
 mod metrics;
 pub mod operator;

@@ -22,7 +22,7 @@ use kube::ResourceExt;
 
 use crate::{
     context::Context,
-    controller::Reconciler,
+    controller::{Reconciler, add_claim_of},
     error::{Result, Tried},
     pool::registration_health::{self, RegistrationHealth},
 };
@@ -53,13 +53,7 @@ impl Reconciler for Lifecycle {
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
         match change {
             Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
-            Change::Node(delta) => {
-                let node = delta.either().and_then(|node| node.spec.as_ref());
-                let provider_id = node.and_then(|spec| spec.provider_id.as_deref());
-                if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
-                    queue.add(claim.name_any());
-                }
-            }
+            Change::Node(delta) => add_claim_of(delta, cluster, queue),
             _ => {}
         }
     }

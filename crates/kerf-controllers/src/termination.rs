@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
     NodeClaim, TERMINATION_FINALIZER, annotations,
-    conditions::{Conditioned, DRAINED, INSTANCE_TERMINATING},
+    conditions::{Conditioned, DRAINED},
     labels, taints,
 };
 use kerf_cluster::{Change, Cluster};
@@ -27,6 +27,7 @@ use crate::{
     context::Context,
     controller::Reconciler,
     error::{Error, Result, Tried},
+    instance::{self, Ending},
 };
 use eviction::Evictions;
 
@@ -94,28 +95,16 @@ impl Reconciler for Termination {
             if !volumes::detached(context, &node, &mut claim, deadline).await? {
                 return Ok(Outcome::After(LOOK_AGAIN));
             }
-            return terminate(context, &node, &claim).await;
+            return match instance::terminate(context, &claim).await? {
+                Ending::UnderWay => Ok(Outcome::After(ASK_AGAIN)),
+                Ending::Over(_) => release(context, &node).await,
+            };
         }
         if waiting > 0 {
             return Ok(Outcome::After(LOOK_AGAIN));
         }
         release(context, &node).await
     }
-}
-
-async fn terminate(context: &Context, node: &Node, claim: &NodeClaim) -> Result<Outcome> {
-    let gone = match context.provider.delete(claim).await {
-        Ok(()) => false,
-        Err(ProviderError::NotFound(_)) => true,
-        Err(source) => {
-            let what = format!("terminating the instance of NodeClaim {}", claim.name_any());
-            return Err(Error::Provider { what, source });
-        }
-    };
-    let mut changed = claim.clone();
-    changed.condition_set(context.now()).set_true(INSTANCE_TERMINATING);
-    write_status(context, claim, &changed).await?;
-    if gone { release(context, node).await } else { Ok(Outcome::After(ASK_AGAIN)) }
 }
 
 /// Notes on the claim how the drain stands. It counts as done only after a quiet time.
@@ -132,28 +121,11 @@ async fn record_drain(context: &Context, claim: &NodeClaim, empty: bool) -> Resu
     } else {
         conditions.set_unknown_because(DRAINED, "Draining", "Draining");
     }
-    let written = write_status(context, claim, &changed).await?;
+    let written = context.write_status(claim, changed).await?;
     if written.is_true(DRAINED) && !claim.is_true(DRAINED) {
         context.metrics.node_drained(claim);
     }
     Ok(written)
-}
-
-async fn write_status(
-    context: &Context,
-    claim: &NodeClaim,
-    changed: &NodeClaim,
-) -> Result<NodeClaim> {
-    let written = patch::patch_status(&context.claims(), claim, changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;
-    match written {
-        Some(written) => {
-            context.index.anticipate(written.clone());
-            Ok(written)
-        }
-        None => Ok(changed.clone()),
-    }
 }
 
 async fn instance_is_gone(context: &Context, provider_id: &str) -> Result<bool> {

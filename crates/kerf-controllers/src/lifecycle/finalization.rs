@@ -8,7 +8,6 @@ use kerf_api::{
     NodeClaim, TERMINATION_FINALIZER, annotations,
     conditions::{Conditioned, INSTANCE_TERMINATING, REGISTERED},
 };
-use kerf_provider::ProviderError;
 use kerf_runtime::{
     Lock, Outcome,
     events::{Notice, Severity},
@@ -19,7 +18,8 @@ use tracing::info;
 
 use crate::{
     context::Context,
-    error::{Error, Result, Tried, is_not_found},
+    error::{Result, Tried, is_not_found},
+    instance::{self, Ending},
 };
 
 /// How often a cloud is asked whether an instance is gone.
@@ -35,21 +35,13 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
         return Ok(Outcome::Done);
     }
     // Asked even if no instance was written down: the operator may have ended between the launch and the note of it.
-    let gone = match context.provider.delete(claim).await {
-        Ok(()) => false,
-        Err(ProviderError::NotFound(_)) => true,
-        Err(source) => {
-            let what = format!("terminating the instance of NodeClaim {}", claim.name_any());
-            return Err(Error::Provider { what, source });
-        }
+    let claim = match instance::terminate(context, claim).await? {
+        Ending::UnderWay => return Ok(Outcome::After(ASK_AGAIN)),
+        Ending::Over(claim) => claim,
     };
-    let claim = &mark_terminating(context, claim).await?;
-    if !gone {
-        return Ok(Outcome::After(ASK_AGAIN));
-    }
     let asked = claim.condition(INSTANCE_TERMINATING).map(|one| one.last_transition_time.0);
-    context.metrics.instance_gone(claim, asked.and_then(|asked| context.passed_since(asked)));
-    release(context, claim).await
+    context.metrics.instance_gone(&claim, asked.and_then(|asked| context.passed_since(asked)));
+    release(context, &claim).await
 }
 
 /// Deletes the nodes of a claim; whether there are any.
@@ -95,15 +87,6 @@ fn deadline(claim: &NodeClaim) -> Option<String> {
     let period = jiff::SignedDuration::try_from(period).unwrap_or(jiff::SignedDuration::MAX);
     let deadline = deleted.checked_add(period).unwrap_or(Timestamp::MAX);
     Some(deadline.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-}
-
-async fn mark_terminating(context: &Context, claim: &NodeClaim) -> Result<NodeClaim> {
-    let mut changed = claim.clone();
-    changed.condition_set(context.now()).set_true(INSTANCE_TERMINATING);
-    let written = patch::patch_status(&context.claims(), claim, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;
-    Ok(written.unwrap_or(changed))
 }
 
 /// Lets the claim go: nothing of it is left in the cloud.

@@ -9,7 +9,6 @@ use kerf_api::{
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
 
-use super::write_status;
 use crate::{context::Context, error::Result};
 
 /// More names than this help nobody.
@@ -51,7 +50,7 @@ pub(super) async fn detached(
             conditions.set_false(VOLUMES_DETACHED, reason, reason)
         }
     };
-    *claim = write_status(context, claim, &changed).await?;
+    *claim = context.write_status(claim, changed).await?;
     Ok(wait != Wait::GoesOn)
 }
 

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{Cluster, Kind};
-use workloads::Workload;
+use workloads::{Workload, Workloads};
 
 mod defaults;
 mod fields;
@@ -29,7 +29,7 @@ pub use workloads::Expanded;
 #[derive(Debug, Default)]
 pub struct Loader {
     cluster: Cluster,
-    workloads: Vec<Workload>,
+    workloads: Workloads,
     passed_over: BTreeMap<String, usize>,
 }
 
@@ -72,7 +72,7 @@ impl Loader {
 
     /// Everything that was added, with what a cluster would have added to it.
     pub fn finish(mut self, rules: &LabelRules, now: Timestamp) -> Loaded {
-        let expanded = workloads::expand(self.workloads, &mut self.cluster);
+        let expanded = self.workloads.expand(&mut self.cluster);
         let cluster = &mut self.cluster;
         let pods: Vec<_> = cluster.pods.values().cloned().collect();
         for pod in pods {
@@ -143,9 +143,7 @@ impl Loader {
     where
         W: DeserializeOwned + ResourceExt + Into<Workload>,
     {
-        let workload: Workload = in_a_namespace::<W>(read(kind, object)?).into();
-        self.workloads.retain(|other| !other.is_same(&workload));
-        self.workloads.push(workload);
+        self.workloads.add(in_a_namespace::<W>(read(kind, object)?).into());
         Ok(())
     }
 

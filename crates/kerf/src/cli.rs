@@ -47,9 +47,14 @@ pub(crate) fn parse(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Command, Refused> {
     let arguments: Vec<_> = arguments.into_iter().map(with_two_dashes).collect();
-    let subcommand = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let subcommand = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+    let help = if subcommand.starts_with('-') {
+        "kerf --help".to_owned()
+    } else {
+        format!("kerf {subcommand} --help for all flags")
+    };
     let matches = command().try_get_matches_from(arguments);
-    let matches = matches.map_err(|error| Refused::from_clap(error, &subcommand))?;
+    let matches = matches.map_err(|error| Refused::from_clap(error, &help))?;
     match matches.subcommand() {
         Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
         Some(("plan", flags)) => Ok(Command::Plan(Box::new(PlanOptions::read(flags, variable)?))),
@@ -158,7 +163,7 @@ fn with_two_dashes(argument: OsString) -> OsString {
 
 impl Refused {
     /// Clap explains itself in paragraphs; a log has room for a sentence.
-    fn from_clap(error: clap::Error, subcommand: &str) -> Self {
+    fn from_clap(error: clap::Error, help: &str) -> Self {
         let context = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.as_str()),
             Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
@@ -177,9 +182,7 @@ impl Refused {
                     "--kubeconfig" => " (set the environment variable KUBECONFIG)".into(),
                     _ => hint(ContextKind::SuggestedArg),
                 };
-                Self::Usage(format!(
-                    "unknown argument {argument}{hint}; see kerf {subcommand} --help for all flags"
-                ))
+                Self::Usage(format!("unknown argument {argument}{hint}; see {help}"))
             }
             ErrorKind::InvalidSubcommand => {
                 let command = context(ContextKind::InvalidSubcommand).unwrap_or_default();

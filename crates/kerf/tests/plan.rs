@@ -55,6 +55,16 @@ fn a_deployment_is_shown_with_the_nodes_it_needs() {
 }
 
 #[test]
+fn the_documentation_shows_what_is_printed() {
+    let printed = planned(&["-f", POOL, "-f", DEPLOYMENT]);
+    let table = printed.split("\n\n").next().unwrap().lines().map(|line| format!("    {line}\n"));
+    let table: String = table.collect();
+    for file in ["../../README.md", "../../docs/plan.md"] {
+        assert!(fs::read_to_string(file).unwrap().contains(&table), "{file}\n{table}");
+    }
+}
+
+#[test]
 fn pods_that_fit_nowhere_are_shown_with_the_reasons() {
     insta::assert_snapshot!(planned(&["-f", POOL, "-f", MISFITS]));
 }

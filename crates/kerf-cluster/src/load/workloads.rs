@@ -1,6 +1,6 @@
 //! The pods that workloads would make, for workloads that have none yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{
@@ -44,48 +44,56 @@ pub struct Expanded {
     pub pods: usize,
 }
 
-/// Adds the pods of those workloads that nothing in the cluster belongs to.
-pub(super) fn expand(workloads: Vec<Workload>, cluster: &mut Cluster) -> Vec<Expanded> {
-    let owners = owners(&workloads, cluster);
-    let mut expanded = Vec::new();
-    for workload in workloads {
-        let key = workload.key();
-        if owners.contains(&(workload.kind.to_owned(), key.clone())) {
-            continue;
-        }
-        let pods = workload.make_pods();
-        if !pods.is_empty() {
-            expanded.push(Expanded { kind: workload.kind, workload: key, pods: pods.len() });
-        }
-        for claim in pods.iter().flat_map(|pod| workload.claims_of(pod)) {
-            cluster.apply_if_missing(claim);
-        }
-        for pod in pods {
-            cluster.apply_if_missing(pod);
-        }
-    }
-    expanded
-}
+/// By kind and key.
+#[derive(Debug, Default)]
+pub(super) struct Workloads(BTreeMap<(&'static str, Key), Workload>);
 
-/// Kind and key of everything that owns something.
-fn owners(workloads: &[Workload], cluster: &Cluster) -> BTreeSet<(String, Key)> {
-    let pods = cluster.pods.values().map(|pod| &pod.metadata);
-    let all = pods.chain(workloads.iter().map(|workload| &workload.metadata));
-    let mut owners = BTreeSet::new();
-    for metadata in all {
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        for owner in metadata.owner_references.iter().flatten() {
-            // A dump need not hold the ReplicaSet that stands between a Deployment and its pods.
-            let hash = metadata.labels.iter().flatten().find(|(key, _)| *key == TEMPLATE_HASH);
-            let deployment =
-                hash.and_then(|(_, hash)| owner.name.strip_suffix(&format!("-{hash}")));
-            if let Some(name) = deployment.filter(|_| owner.kind == "ReplicaSet") {
-                owners.insert(("Deployment".to_owned(), Key::namespaced(namespace, name)));
-            }
-            owners.insert((owner.kind.clone(), Key::namespaced(namespace, &owner.name)));
-        }
+impl Workloads {
+    pub(super) fn add(&mut self, workload: Workload) {
+        self.0.insert((workload.kind, workload.key()), workload);
     }
-    owners
+
+    /// Adds the pods of those workloads that nothing in the cluster belongs to.
+    pub(super) fn expand(self, cluster: &mut Cluster) -> Vec<Expanded> {
+        let owners = self.owners(cluster);
+        let mut expanded = Vec::new();
+        for ((kind, key), workload) in self.0 {
+            if owners.contains(&(kind.to_owned(), key.clone())) {
+                continue;
+            }
+            let pods = workload.make_pods();
+            if !pods.is_empty() {
+                expanded.push(Expanded { kind, workload: key, pods: pods.len() });
+            }
+            for claim in pods.iter().flat_map(|pod| workload.claims_of(pod)) {
+                cluster.apply_if_missing(claim);
+            }
+            for pod in pods {
+                cluster.apply_if_missing(pod);
+            }
+        }
+        expanded
+    }
+
+    /// Kind and key of everything that owns something.
+    fn owners(&self, cluster: &Cluster) -> BTreeSet<(String, Key)> {
+        let pods = cluster.pods.values().map(|pod| &pod.metadata);
+        let all = pods.chain(self.0.values().map(|workload| &workload.metadata));
+        let mut owners = BTreeSet::new();
+        for metadata in all {
+            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+            let hash = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
+            for owner in metadata.owner_references.iter().flatten() {
+                // A dump need not hold the ReplicaSet that stands between a Deployment and its pods.
+                let deployment = hash.and_then(|hash| owner.name.strip_suffix(&format!("-{hash}")));
+                if let Some(name) = deployment.filter(|_| owner.kind == "ReplicaSet") {
+                    owners.insert(("Deployment".to_owned(), Key::namespaced(namespace, name)));
+                }
+                owners.insert((owner.kind.clone(), Key::namespaced(namespace, &owner.name)));
+            }
+        }
+        owners
+    }
 }
 
 impl Cluster {
@@ -148,10 +156,6 @@ impl Workload {
     fn key(&self) -> Key {
         let name = self.metadata.name.clone().unwrap_or_default();
         Key::namespaced(self.metadata.namespace.clone().unwrap_or_default(), name)
-    }
-
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.key() == other.key()
     }
 
     fn make_pods(&self) -> Vec<Pod> {

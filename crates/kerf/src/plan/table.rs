@@ -1,6 +1,6 @@
 //! A plan for people.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use super::report::{Claim, Placement, Refused, Report, Unschedulable};
 
@@ -78,12 +78,13 @@ fn placements(report: &Report) -> String {
 /// Pods that are refused for the same reasons, which those of a workload usually are, are told once.
 fn unschedulable(report: &Report) -> String {
     let mut groups: Vec<(&Unschedulable, Vec<String>)> = Vec::new();
+    let mut by_message: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in &report.unschedulable {
-        let same = |other: &&mut (&Unschedulable, Vec<String>)| other.0.message == pod.message;
-        match groups.iter_mut().find(same) {
-            Some((_, names)) => names.push(pod.pod.clone()),
-            None => groups.push((pod, vec![pod.pod.clone()])),
+        let group = *by_message.entry(&pod.message).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push((pod, Vec::new()));
         }
+        groups[group].1.push(pod.pod.clone());
     }
     if groups.is_empty() {
         return String::new();

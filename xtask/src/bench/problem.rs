@@ -99,6 +99,11 @@ impl Problem {
             })
     }
 
+    /// At least this many nodes are needed: pods with anti-affinity to each other are each on one of their own.
+    pub(crate) fn hosts(&self) -> usize {
+        self.pods.iter().filter(|pod| pod.kind == Kind::HostAntiAffinity).count()
+    }
+
     /// One JSON object per line, so that neither side has to hold the text of all of them.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         for instance_type in catalogue() {

@@ -77,8 +77,13 @@ impl Side {
             .args([&program, Path::new(".")])
             .current_dir(workspace().join("xtask/bench/upstream"))
             .status()
-            .context("running go, which upstream's side is built with")?;
-        ensure!(status.success(), "upstream's side of the benchmark does not build");
+            .context(
+                "running go to build upstream's side: install Go, or leave it out with --kerf-only",
+            )?;
+        ensure!(
+            status.success(),
+            "upstream's side does not build: it needs a Go module registry, or leave it out with --kerf-only"
+        );
         Ok(Self { program })
     }
 

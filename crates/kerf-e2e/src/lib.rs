@@ -42,3 +42,11 @@ pub async fn eventually<T, E: Debug>(what: &str, mut ask: impl AsyncFnMut() -> R
         }
     }
 }
+
+/// Installs Kerf's custom resources and waits until the API server serves them.
+pub async fn install_crds(cluster: &ControlPlane, crds: &str) {
+    apply(cluster, crds).await;
+    let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+    let output = cluster.kubectl(&served).await.expect("kubectl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

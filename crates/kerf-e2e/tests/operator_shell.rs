@@ -14,7 +14,7 @@ use std::{
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{apply, start};
+use kerf_e2e::{install_crds, start};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -37,7 +37,7 @@ async fn without_custom_resources_it_says_how_to_install_them() {
     assert_eq!(operator.exit_code(), Some(1));
 
     let crds = Command::new(kerf()).arg("crds").output().unwrap().stdout;
-    apply(&cluster, &String::from_utf8(crds).unwrap()).await;
+    install_crds(&cluster, &String::from_utf8(crds).unwrap()).await;
     let mut operator = Operator::start(&cluster);
     operator.message("caches are synced");
     operator.signal("TERM");
@@ -47,7 +47,7 @@ async fn without_custom_resources_it_says_how_to_install_them() {
 #[tokio::test]
 async fn of_several_operators_one_leads_and_another_takes_over() {
     let cluster = start(Profile::ApiOnly).await;
-    apply(&cluster, &kerf_api::crds_yaml().unwrap()).await;
+    install_crds(&cluster, &kerf_api::crds_yaml().unwrap()).await;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), "default");
     let spec = async || leases.get(LEASE).await.unwrap().spec.unwrap();
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use kube::{Client, Resource};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 /// A kind of resource that has to be there.
@@ -48,20 +49,31 @@ fn list(crds: &[Crd]) -> String {
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// For how long definitions may have been accepted and not be served yet.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Asks the server, as often as it takes to get an answer, whether it serves `crds`.
 ///
 /// A server that is down, or does not let us in (yet: role bindings may come after the deployment), is
-/// asked again. A server without the resources is not: someone has to install them.
+/// asked again. A server without the resources is given a few seconds, because it serves a resource a moment after its
+/// definition was accepted, and the two are often applied together; then someone has to install them.
 pub async fn await_all(client: &Client, url: &str, crds: &[Crd]) -> Result<(), Missing> {
     let mut wait = FIRST_WAIT;
+    let mut first_missed: Option<Instant> = None;
     loop {
         match missing(client, crds).await {
             Ok(missing) if missing.is_empty() => {
                 info!(url, "connected to the API server");
                 return Ok(());
             }
-            Ok(missing) => return Err(Missing(missing)),
+            Ok(missing) => {
+                if first_missed.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+                    return Err(Missing(missing));
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
             Err(error) => {
                 let error = root_cause(&error);
                 warn!(url, error, retry_in = ?wait, "cannot reach the API server");
@@ -119,7 +131,6 @@ mod tests {
         Arc,
         atomic::{AtomicU32, Ordering},
     };
-    use tokio::time::Instant;
     use tower::service_fn;
 
     fn crd(group: &str, version: &str, plural: &str) -> Crd {
@@ -132,6 +143,11 @@ mod tests {
 
     /// A server that fails `failures` times in different ways and then serves `plurals` of karpenter.sh/v1.
     fn server(failures: u32, plurals: &'static [&'static str]) -> Client {
+        late_server(failures, 0, plurals)
+    }
+
+    /// One that also knows of nothing for the first `late` answers after that.
+    fn late_server(failures: u32, late: u32, plurals: &'static [&'static str]) -> Client {
         let asked = Arc::new(AtomicU32::new(0));
         let service = service_fn(move |request: Request<Body>| {
             let turn = asked.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +166,7 @@ mod tests {
                     };
                 }
                 match request.uri().path() {
-                    "/apis/karpenter.sh/v1" => {
+                    "/apis/karpenter.sh/v1" if turn >= failures + late => {
                         let resources: Vec<_> = plurals
                             .iter()
                             .map(|name| {
@@ -175,6 +191,14 @@ mod tests {
         let client = server(7, &["nodepools", "nodepools/status", "nodeclaims"]);
         assert_eq!(await_all(&client, "url", &pools_and_claims()).await, Ok(()));
         assert_eq!(start.elapsed().as_secs(), 1 + 2 + 4 + 8 + 16 + 30 + 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn definitions_that_were_just_accepted_get_a_moment() {
+        let start = Instant::now();
+        let client = late_server(0, 3, &["nodepools", "nodeclaims"]);
+        assert_eq!(await_all(&client, "url", &pools_and_claims()).await, Ok(()));
+        assert_eq!(start.elapsed(), 3 * LOOK_AGAIN);
     }
 
     #[tokio::test(start_paused = true)]

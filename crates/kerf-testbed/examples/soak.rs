@@ -1,6 +1,6 @@
 //! Thirty days of a cluster with 50 nodes and hourly cron jobs, in virtual time.
 //!
-//! `cargo run --release -p kerf-testbed --example soak -- [days]`
+//! `cargo run --release -p kerf-testbed --example soak -- [days] [file for the log]`
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::batch::v1::CronJob;
@@ -90,6 +90,9 @@ async fn run(days: u64) -> Result<(), Box<dyn std::error::Error>> {
         .to_string()
         .bytes()
         .fold(DIGEST.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(DIGEST.1));
+    if let Some(file) = std::env::args().nth(2) {
+        std::fs::write(file, log.to_string())?;
+    }
     println!("{days} days of {NODES} nodes: {:.2?} of real time", started.elapsed());
     println!(
         "{} pods running at the end, {} writes, log {digest:016x}",

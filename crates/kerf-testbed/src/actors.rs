@@ -182,8 +182,8 @@ impl<C: Controller> Actor for Controlling<C> {
 
 async fn live(mut actor: impl Actor, desk: Desk) {
     let mut feed = Feed::new(desk.api.clone(), actor.watches());
-    let mut outages = desk.outages.subscribe();
     loop {
+        let outage = desk.outages.changed();
         let wait = match actor.act(&desk) {
             // No timer of tokio's reaches further; the actor is asked again then.
             None => Duration::from_hours(365 * 24),
@@ -192,7 +192,7 @@ async fn live(mut actor: impl Actor, desk: Desk) {
         let changes = tokio::select! {
             biased;
             changes = poll_fn(|context| feed.poll_changes(context)) => changes,
-            _ = outages.changed() => Vec::new(),
+            () = outage => Vec::new(),
             () = tokio::time::sleep(wait) => Vec::new(),
         };
         for seen in &changes {

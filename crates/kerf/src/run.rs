@@ -64,10 +64,6 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     for warning in &options.warnings {
         warn!("{warning}");
     }
-    for spread in &options.settings.default_spread {
-        let (key, skew, when) = (&spread.topology_key, spread.max_skew, &spread.when_unsatisfiable);
-        info!(key, skew, when, "spreading pods that have no spread constraints");
-    }
     match in_runtime(operate(&options.settings)) {
         Ok(()) => {
             info!("stopped");

@@ -60,6 +60,11 @@ impl Options {
 
         let spread = values.text(&flags::SCHEDULER_CONFIG);
         let default_spread = parse_default_spread(&spread.text).map_err(|e| spread.refuse(e))?;
+        if !default_spread.is_empty() {
+            warnings.push(
+                "--scheduler-config: Kerf does not apply default spread constraints yet".into(),
+            );
+        }
 
         let settings = Settings {
             metrics_port: values.parse(&flags::METRICS_PORT)?,

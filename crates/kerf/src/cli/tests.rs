@@ -154,8 +154,13 @@ fn each_flag_has_its_setting() {
 fn the_scheduler_configuration_is_read() {
     let yaml = "podTopologySpread: {defaultConstraints: [{maxSkew: 2, topologyKey: zone, \
                 whenUnsatisfiable: DoNotSchedule}]}";
-    let spread = settings(&["--scheduler-config", yaml], &[]).default_spread;
+    let Options { settings, warnings } = options(&["--scheduler-config", yaml], &[]).unwrap();
+    let spread = settings.default_spread;
     assert_eq!((spread.len(), spread[0].max_skew), (1, 2));
+    assert_eq!(
+        warnings,
+        ["--scheduler-config: Kerf does not apply default spread constraints yet"]
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod changes;
 pub mod do_not_disrupt;
 pub mod load;
 pub mod machine;
+mod marks;
 mod node_class;
 mod objects;
 pub mod pods;
@@ -28,6 +29,8 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use kerf_api::{NodeClaim, NodePool};
+
+use marks::Marks;
 
 pub use changes::{Change, Kind};
 pub use node_class::NodeClass;
@@ -53,6 +56,7 @@ pub struct Cluster {
     nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     attachments_by_node: BTreeMap<String, BTreeSet<Key>>,
+    marks: Marks,
 }
 
 /// Nodes and NodeClaims find each other by provider id, and there must be no more than one of each.

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Node, Taint},
     apimachinery::pkg::api::resource::Quantity,
@@ -24,6 +25,10 @@ pub struct Machine<'a> {
     pub node: Option<&'a Arc<Node>>,
     /// A machine without a claim is not ours.
     pub claim: Option<&'a Arc<NodeClaim>>,
+    /// The operator has decided that it goes, and may not have written it yet.
+    pub marked: bool,
+    /// Pods are about to come here.
+    pub nominated_until: Option<Timestamp>,
 }
 
 /// An amount that is not a quantity. The API server lets none through.
@@ -42,12 +47,26 @@ impl Cluster {
             let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
             !provider_id.is_empty() && self.nodes_of(provider_id).next().is_none()
         });
-        nodes.chain(in_flight.map(|claim| Machine { node: None, claim: Some(claim) }))
+        nodes.chain(in_flight.map(|claim| self.machine(None, Some(claim))))
     }
 
     pub fn machine_of<'a>(&'a self, node: &'a Arc<Node>) -> Machine<'a> {
         let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-        Machine { node: Some(node), claim: self.claim_of(provider_id.unwrap_or_default()).ok() }
+        self.machine(Some(node), self.claim_of(provider_id.unwrap_or_default()).ok())
+    }
+
+    fn machine<'a>(
+        &'a self,
+        node: Option<&'a Arc<Node>>,
+        claim: Option<&'a Arc<NodeClaim>>,
+    ) -> Machine<'a> {
+        let name = claim.and_then(|claim| claim.metadata.name.as_deref());
+        Machine {
+            node,
+            claim,
+            marked: name.is_some_and(|name| self.is_marked_for_deletion(name)),
+            nominated_until: name.and_then(|name| self.nominated_until(name)),
+        }
     }
 }
 
@@ -81,11 +100,17 @@ impl Machine<'_> {
     pub fn is_leaving(&self) -> bool {
         match (self.claim, self.node) {
             (Some(claim), _) => {
-                claim.metadata.deletion_timestamp.is_some() || claim.is_true(INSTANCE_TERMINATING)
+                self.marked
+                    || claim.metadata.deletion_timestamp.is_some()
+                    || claim.is_true(INSTANCE_TERMINATING)
             }
             (None, Some(node)) => node.metadata.deletion_timestamp.is_some(),
             (None, None) => false,
         }
+    }
+
+    pub fn is_nominated(&self, now: Timestamp) -> bool {
+        self.nominated_until.is_some_and(|until| until > now)
     }
 
     pub fn capacity(&self) -> Result<Resources, UnreadableMachine> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
 use kerf_cluster::{Change, Cluster, Kind};
 use kube::Api;
 use kube_runtime::watcher::{self, Event};
@@ -35,10 +36,20 @@ impl Index {
 
     /// Takes in the answer to a write, so that the next decision rests on it even if the watch is late.
     pub(crate) fn anticipate<K: Kind>(&self, object: K) {
+        self.alter(|cluster| cluster.anticipate(object));
+    }
+
+    /// Changes something that no watch brings, and tells the controllers what it changed.
+    pub(crate) fn alter(&self, change: impl FnOnce(&mut Cluster) -> Option<Change>) {
         let mut cluster = self.write();
-        if let Some(change) = cluster.anticipate(object) {
+        if let Some(change) = change(&mut cluster) {
             self.tell(&change, &cluster);
         }
+    }
+
+    /// Notes that pods are about to come to the machine of this claim.
+    pub(crate) fn nominate(&self, claim: &str, until: Timestamp) {
+        self.write().nominate(claim, until);
     }
 
     /// Follows the watch of one kind until `stop`. Broken watches are taken up again.

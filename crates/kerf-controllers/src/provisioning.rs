@@ -123,8 +123,12 @@ async fn create(context: &Context, pool: &NodePool, planned: &PlannedClaim) -> R
 }
 
 fn publish(context: &Context, plan: &Plan) {
+    let until = context.now() + context.settings.batching.nomination_window();
     for placement in &plan.placements {
         let node = &placement.node;
+        if let Some(claim) = &node.claim {
+            context.index.nominate(claim, until);
+        }
         let target = match (&node.claim, node.exists) {
             (Some(claim), true) => format!("nodeclaim/{claim}, node/{}", node.name),
             (Some(claim), false) => format!("nodeclaim/{claim}"),

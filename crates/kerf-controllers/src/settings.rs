@@ -7,12 +7,11 @@ use kerf_model::MinValuesPolicy;
 use kerf_runtime::{Bucket, logging::Logging};
 pub use kerf_scheduler::PreferencePolicy;
 
-mod churn;
 mod gates;
 mod spread;
 
-pub use churn::{ChurnControls, Fraction, GracePeriod, OutOfRange, SavingsThreshold};
 pub use gates::{FeatureGates, GateError, IgnoredGate, parse_bool};
+pub use kerf_model::churn::{ChurnControls, Fraction, GracePeriod, OutOfRange, SavingsThreshold};
 pub use spread::{SpreadError, parse_default_spread};
 
 /// The settings of one operator. [`Settings::default`] is what it runs with when nobody says anything.

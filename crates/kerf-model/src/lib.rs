@@ -5,7 +5,9 @@
 //! nothing in here knows a client, a task or a clock.
 
 pub mod catalogue;
+pub mod churn;
 pub mod default_spread;
+pub mod estate;
 pub mod instance_type;
 pub mod labels;
 pub mod pod;

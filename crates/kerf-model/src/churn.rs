@@ -1,9 +1,9 @@
-//! The operator's defaults for the controls that keep churn low. A NodePool may override each of them.
+//! The controls that keep churn low: an operator has defaults, and a NodePool may override each of them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use crate::price::Price;
 use kerf_api::DurationOrNever;
-use kerf_model::Price;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChurnControls {

@@ -1,0 +1,139 @@
+//! What is to be done: nodes that go, and what comes in their place.
+
+use std::sync::Arc;
+
+use kerf_api::DisruptionReason;
+use kerf_model::{InstanceType, Node, Pod, Pool, Price, estate::Cost};
+use kerf_scheduler::{Placement, PlannedClaim};
+
+/// One step of disruption, complete: it is carried out as a whole or not at all.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub method: Method,
+    /// Never empty.
+    pub candidates: Vec<Candidate>,
+    pub replacements: Vec<Replacement>,
+    /// Where the pods go that fit on what is there.
+    pub placements: Vec<Placement>,
+    /// What it saves per hour when each replacement is bought as cheaply as it can be.
+    pub savings: Price,
+    /// What the controls were promised; `None` where they have no say.
+    pub promise: Option<Promise>,
+}
+
+/// The ways to choose, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    Emptiness,
+    StaticDrift,
+    Drift,
+    MultiNode,
+    SingleNode,
+}
+
+/// What a command does, as metrics and events name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decision {
+    Delete,
+    Replace,
+}
+
+/// A node that passed the checks, with what the choice among such nodes depends on.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Its place in the snapshot's nodes.
+    pub index: usize,
+    pub node: Arc<Node>,
+    pub pool: String,
+    pub provider_id: String,
+    /// `None`: the pool's catalogue no longer has it.
+    pub instance_type: Option<Arc<InstanceType>>,
+    pub zone: Option<String>,
+    pub capacity_type: Option<String>,
+    /// Zero when nobody knows.
+    pub price: Price,
+    /// Places in the node's pods of those that have to find a new home.
+    pub pods: Vec<usize>,
+    /// One for the node and what each such pod costs, as far as it is not negative.
+    pub rescheduling_cost: Cost,
+    /// The pods' costs, scaled down as the node nears its end. What the savings threshold is about.
+    pub disruption_cost: Cost,
+}
+
+#[derive(Clone, Debug)]
+pub enum Replacement {
+    Planned(PlannedClaim),
+    /// One more of what the static pool always has: its template, no pods in mind.
+    OfTemplate(Arc<Pool>),
+}
+
+/// The highest price at which the move is still worth it, by every control.
+///
+/// When the replacement has launched its real price is known; above this the command is undone before anybody is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    pub at_most: Price,
+}
+
+impl Method {
+    pub const ALL: [Self; 5] =
+        [Self::Emptiness, Self::StaticDrift, Self::Drift, Self::MultiNode, Self::SingleNode];
+
+    pub fn reason(self) -> DisruptionReason {
+        match self {
+            Self::Emptiness => DisruptionReason::Empty,
+            Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
+            Self::MultiNode | Self::SingleNode => DisruptionReason::Underutilized,
+        }
+    }
+
+    /// As the label `consolidation_type` of metrics has it.
+    pub fn consolidation_type(self) -> &'static str {
+        match self {
+            Self::Emptiness => "empty",
+            Self::StaticDrift | Self::Drift => "",
+            Self::MultiNode => "multi",
+            Self::SingleNode => "single",
+        }
+    }
+
+    /// Whether the choice is looked at again after a while, before anything happens.
+    pub fn is_validated(self) -> bool {
+        matches!(self, Self::Emptiness | Self::MultiNode | Self::SingleNode)
+    }
+
+    /// Drift need not wait for pods that block eviction when the pool bounds how long they may.
+    pub fn is_eventual(self) -> bool {
+        matches!(self, Self::StaticDrift | Self::Drift)
+    }
+}
+
+impl Decision {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+impl Command {
+    pub fn reason(&self) -> DisruptionReason {
+        self.method.reason()
+    }
+
+    pub fn decision(&self) -> Decision {
+        if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
+    }
+}
+
+impl Candidate {
+    pub fn reschedulable_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter().map(|place| &self.node.pods[*place])
+    }
+
+    /// Nothing on it that is worth a plan.
+    pub fn is_empty(&self) -> bool {
+        self.rescheduling_cost <= Cost::ONE
+    }
+}

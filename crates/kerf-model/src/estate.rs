@@ -1,0 +1,106 @@
+//! What disruption decides from: the snapshot, and beside each node and pool what only disruption asks of them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever};
+
+use crate::{churn::ChurnControls, snapshot::Snapshot};
+
+/// The cluster at one moment. What it says depends on nothing but its fields, the time included.
+#[derive(Clone, Debug)]
+pub struct Estate {
+    pub snapshot: Snapshot,
+    /// One for each of the snapshot's nodes, in their order.
+    pub standings: Vec<Standing>,
+    /// Every pool that is ours, static and unready ones included, by name.
+    pub pools: BTreeMap<String, Rules>,
+    pub now: Timestamp,
+}
+
+/// How a node stands towards being disrupted.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, none implies another")]
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// The instance behind it; what the disruption queue knows it by.
+    pub provider_id: String,
+    /// A command that was started before is not through with it.
+    pub in_queue: bool,
+    /// Marked by a command, or its claim is being deleted or its instance terminated.
+    pub leaving: bool,
+    /// The instance is being terminated: it no longer counts as a node of its pool.
+    pub instance_terminating: bool,
+    /// Pods that were planned onto it are still on their way until then.
+    pub nominated_until: Option<Timestamp>,
+    /// The node itself asks to be left alone.
+    pub do_not_disrupt: bool,
+    /// The node's own Ready condition.
+    pub ready: bool,
+    pub consolidatable: bool,
+    /// Since when its claim is known to have drifted.
+    pub drifted_since: Option<Timestamp>,
+    pub created: Option<Timestamp>,
+    pub expire_after: Option<Duration>,
+    pub termination_grace_period: Option<Duration>,
+    pub initialized_at: Option<Timestamp>,
+    pub last_pod_event: Option<Timestamp>,
+    /// One for each of the node's pods, in their order.
+    pub tenants: Vec<Tenant>,
+}
+
+/// How a pod stands towards being moved.
+#[derive(Clone, Debug, Default)]
+pub struct Tenant {
+    /// Somebody would bring it back elsewhere: neither a daemon nor a mirror of a file on the node, and not over.
+    pub reschedulable: bool,
+    /// Counts as a workload for Balanced's totals: neither a daemon nor over.
+    pub counted: bool,
+    pub eviction_cost: Cost,
+    /// What stands against evicting it now.
+    pub obstacle: Option<Obstacle>,
+    /// No amount of waiting makes its eviction possible, so no room is planned for it.
+    pub blocked_for_good: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The pod's own annotation.
+    DoNotDisrupt,
+    /// A budget that allows no eviction at the moment, as `namespace/name`.
+    Budget(String),
+    /// Kubernetes evicts no pod that several budgets select.
+    SeveralBudgets(Vec<String>),
+}
+
+/// What it costs to move a pod, exact: 1 for an ordinary one, more or less by its priority and its deletion cost.
+///
+/// The unit is 2^-27, in which the annotation `pod-deletion-cost` counts; priorities count in 2^-25.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(pub i64);
+
+impl Cost {
+    pub const ONE: Self = Self(1 << 27);
+    /// However important a pod is, it counts for at most ten.
+    pub const MOST: Self = Self(10 << 27);
+
+    /// For metrics and display only.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / Self::ONE.0 as f64
+    }
+}
+
+/// What a pool says about disrupting its nodes.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// `spec.replicas`: the pool is static.
+    pub replicas: Option<i64>,
+    /// `spec.limits.nodes`.
+    pub node_limit: Option<u64>,
+    /// Whether its instance types are known; without them its nodes are no candidates.
+    pub has_instance_types: bool,
+    pub policy: ConsolidationPolicy,
+    pub consolidate_after: DurationOrNever,
+    pub budgets: Vec<Budget>,
+    /// The operator's defaults with the pool's own values over them.
+    pub controls: ChurnControls,
+}

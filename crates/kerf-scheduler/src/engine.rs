@@ -14,7 +14,8 @@ use crate::existing::ExistingNodes;
 use crate::lanes::LaneTable;
 use crate::limits::Limits;
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::{Plan, Stopped};
+use crate::probe::Stop;
 use crate::queue::Queue;
 use crate::refusal::{PoolRefusal, Refusal};
 use crate::reserved::Reservations;
@@ -45,6 +46,7 @@ pub(crate) struct Engine<'s> {
     /// Who went where, for groups that are made when pods have already been placed.
     pub(crate) placed: Vec<(ClassId, Spot)>,
     pub(crate) soft_taints: bool,
+    pub(crate) stop: Stop,
     pub(crate) scratch: Scratch,
 }
 
@@ -66,7 +68,7 @@ pub(crate) struct Scratch {
 enum Stuck {
     Nowhere,
     WaitsForReservation,
-    TooManyNewClaims,
+    Stopped(Stopped),
 }
 
 impl<'s> Engine<'s> {
@@ -97,6 +99,7 @@ impl<'s> Engine<'s> {
             classes: Vec::new(),
             class_ids: FxHashMap::default(),
             placed: Vec::new(),
+            stop: Stop::default(),
             scratch: Scratch::default(),
         };
         engine.drop_unusable_pools();
@@ -105,7 +108,9 @@ impl<'s> Engine<'s> {
         engine
     }
 
-    pub(crate) fn run(mut self) -> Plan {
+    /// The snapshot's pods from `leaving` on are those of nodes that would go away.
+    pub(crate) fn run(mut self, stop: &Stop, leaving: usize) -> Plan {
+        self.stop = *stop;
         let snapshot = self.snapshot;
         let mut refusals: Vec<Option<Refusal>> = vec![None; snapshot.pods.len()];
         let mut stuck: Vec<Option<ClassId>> = vec![None; snapshot.pods.len()];
@@ -129,12 +134,8 @@ impl<'s> Engine<'s> {
             stuck[pod as usize] = None;
             match self.place(pod, class) {
                 Ok(()) => {}
-                Err((Stuck::TooManyNewClaims, _)) => {
-                    for left in std::iter::once(pod).chain(queue.into_rest()) {
-                        refusals[left as usize] = Some(Refusal::TooManyNewClaims);
-                        stuck[left as usize] = None;
-                    }
-                    break;
+                Err((Stuck::Stopped(why), _)) => {
+                    return Plan { stopped: Some(why), ..Plan::default() };
                 }
                 Err((Stuck::WaitsForReservation, _)) => {
                     refusals[pod as usize] = Some(Refusal::WaitsForReservation);
@@ -146,7 +147,7 @@ impl<'s> Engine<'s> {
                 }
             }
         }
-        self.finish(refusals, &stuck)
+        self.finish(refusals, &stuck, leaving)
     }
 
     /// Tries the class, then the class with one wish less, and so on.
@@ -189,9 +190,19 @@ impl<'s> Engine<'s> {
         }
         if let Some((claim, accepted)) = self.first_accepting_claim(class, &attempt) {
             self.commit_to_claim(pod, class, claim, accepted);
-            return Ok(());
+            return self.stop_when_too_dear();
         }
         self.open_claim(pod, class, &attempt)
+    }
+
+    /// Claims only narrow, so what they cost at least only grows.
+    fn stop_when_too_dear(&mut self) -> Result<(), Stuck> {
+        let Some(below) = self.stop.price_below else { return Ok(()) };
+        let at_least = (0..self.claims.len()).map(|claim| self.least_price(claim)).sum();
+        if at_least < below {
+            return Ok(());
+        }
+        Err(Stuck::Stopped(Stopped::Price { at_least, below }))
     }
 
     fn first_accepting_claim(
@@ -227,17 +238,14 @@ impl<'s> Engine<'s> {
                 continue;
             }
             match self.evaluate_template(attempt, template) {
-                Ok(_)
-                    if self
-                        .options
-                        .max_new_claims
-                        .is_some_and(|most| self.claims.len() >= most) =>
-                {
-                    return Err(Stuck::TooManyNewClaims);
-                }
                 Ok(accepted) => {
+                    if let Some(most) =
+                        self.stop.max_new_claims.filter(|most| self.claims.len() >= *most)
+                    {
+                        return Err(Stuck::Stopped(Stopped::NewClaims { most }));
+                    }
                     self.commit_to_new_claim(pod, class, template, accepted);
-                    return Ok(());
+                    return self.stop_when_too_dear();
                 }
                 Err(rejected) if rejected.waits_for_reservation => {
                     return Err(Stuck::WaitsForReservation);

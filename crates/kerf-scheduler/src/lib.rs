@@ -15,6 +15,7 @@ mod lanes;
 mod limits;
 mod options;
 mod plan;
+mod probe;
 mod queue;
 mod refusal;
 mod reserved;
@@ -24,12 +25,13 @@ mod topology;
 use kerf_model::Snapshot;
 
 pub use options::{Options, PreferencePolicy, ReservedMode};
-pub use plan::{Placement, Plan, PlannedClaim, PodFailure};
+pub use plan::{Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
+pub use probe::{Leaving, Prober, Stop};
 pub use refusal::{
     FilterCause, FilterRefusal, PoolRefusal, Reason, Refusal, TopologyKind, TopologyRefusal,
 };
 
 /// Places the snapshot's pods, as many as will go.
 pub fn schedule(snapshot: &Snapshot, options: &Options) -> Plan {
-    engine::Engine::new(snapshot, options).run()
+    engine::Engine::new(snapshot, options).run(&Stop::default(), snapshot.pods.len())
 }

@@ -9,8 +9,6 @@ pub struct Options {
     pub reserved: ReservedMode,
     /// Keep pods that consolidation would move away from nodes that are still settling.
     pub honor_settling: bool,
-    /// Give up as soon as one more claim than this would be needed.
-    pub max_new_claims: Option<usize>,
     /// Instance types kept per claim, the cheapest first.
     pub max_instance_types: usize,
 }
@@ -22,7 +20,6 @@ impl Default for Options {
             min_values: MinValuesPolicy::Strict,
             reserved: ReservedMode::Fallback,
             honor_settling: false,
-            max_new_claims: None,
             max_instance_types: MAX_INSTANCE_TYPES,
         }
     }

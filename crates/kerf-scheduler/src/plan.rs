@@ -15,6 +15,17 @@ pub struct Plan {
     pub failures: Vec<PodFailure>,
     /// Pools that cannot launch anything at all, whatever the pod.
     pub unusable_pools: Vec<PoolRefusal>,
+    /// Why the rest was not worked out. Such a plan says nothing else.
+    pub stopped: Option<Stopped>,
+}
+
+/// Where a probe gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stopped {
+    #[error("more than {most} new nodes are needed")]
+    NewClaims { most: usize },
+    #[error("the new nodes cost {at_least} or more, which is not below {below}")]
+    Price { at_least: Price, below: Price },
 }
 
 /// A node to launch.
@@ -44,12 +55,29 @@ pub struct Placement {
 #[derive(Clone, Debug)]
 pub struct PodFailure {
     pub pod: Arc<Pod>,
+    pub origin: Origin,
     pub refusal: Refusal,
+}
+
+/// Why a pod looks for a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It has none.
+    Pending,
+    /// Its node is being deleted.
+    Deleting,
+    /// It would leave its node in the case that is probed.
+    Leaving,
 }
 
 impl Plan {
     /// What the new claims cost per hour when each is bought as cheaply as it can be.
     pub fn price(&self) -> Price {
         self.claims.iter().map(|claim| claim.price).sum()
+    }
+
+    /// Failures that speak against taking nodes away: of pods that have a place now.
+    pub fn losses(&self) -> impl Iterator<Item = &PodFailure> {
+        self.failures.iter().filter(|failure| failure.origin != Origin::Pending)
     }
 }

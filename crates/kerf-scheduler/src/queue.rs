@@ -44,11 +44,6 @@ impl Queue {
         self.pods.pop_front()
     }
 
-    /// The pods that are still waiting.
-    pub(crate) fn into_rest(self) -> impl Iterator<Item = u32> {
-        self.pods.into_iter()
-    }
-
     pub(crate) fn push_back(&mut self, pod: u32) {
         self.pods.push_back(pod);
         self.length_at_push[pod as usize] = self.pods.len();

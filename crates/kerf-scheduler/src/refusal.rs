@@ -25,13 +25,26 @@ pub enum Refusal {
         "reserved capacity that it could use may become free in this run: it waits for the next one"
     )]
     WaitsForReservation,
-    #[error("it needs one more new node than this plan may have")]
-    TooManyNewClaims,
+    #[error("it would go to {node}, which is not initialised and may never be")]
+    UninitializedNode { node: String },
     #[error("pool {pool}: the claim made for it has too few instance types left: {source}")]
     TooFewInstanceTypes { pool: String, source: TooFewValues },
 }
 
 impl Refusal {
+    /// How it is called in output that programs read.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ClaimsDevices => "ClaimsDevices",
+            Self::Volumes(_) => "Volumes",
+            Self::NoPools => "NoPools",
+            Self::Pools(_) => "Pools",
+            Self::WaitsForReservation => "WaitsForReservation",
+            Self::UninitializedNode { .. } => "UninitializedNode",
+            Self::TooFewInstanceTypes { .. } => "TooFewInstanceTypes",
+        }
+    }
+
     /// Whether the pod merely waits, so that nobody needs to be told.
     pub fn is_deferral(&self) -> bool {
         matches!(self, Self::WaitsForReservation)
@@ -64,6 +77,26 @@ pub enum Reason {
     InstanceTypes(Box<FilterRefusal>),
     #[error("its reserved capacity is promised to other pods of this run")]
     Reserved,
+}
+
+impl Reason {
+    /// How it is called in output that programs read.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NodeLimit => "NodeLimit",
+            Self::Limits { .. } => "Limits",
+            Self::Taint(_) => "Taint",
+            Self::Requirements(_) => "Requirements",
+            Self::Volumes(_) => "Volumes",
+            Self::Topology(topology) => match topology.constraint {
+                TopologyKind::Spread => "TopologySpread",
+                TopologyKind::Affinity => "PodAffinity",
+                TopologyKind::AntiAffinity => "PodAntiAffinity",
+            },
+            Self::InstanceTypes(_) => "InstanceTypes",
+            Self::Reserved => "Reserved",
+        }
+    }
 }
 
 /// No domain of a topology key will do.

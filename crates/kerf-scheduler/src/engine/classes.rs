@@ -39,7 +39,7 @@ impl<'s> Engine<'s> {
         Ok(self.add_class(key, alternatives, attachments))
     }
 
-    fn is_on_deleting_node(&self, pod: &Pod) -> bool {
+    pub(super) fn is_on_deleting_node(&self, pod: &Pod) -> bool {
         pod.node_name.as_ref().is_some_and(|name| {
             let leaving = &self.existing.nodes[self.existing.targets..];
             leaving.iter().any(|node| node.node.name == *name)

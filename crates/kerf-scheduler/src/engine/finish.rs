@@ -9,7 +9,7 @@ use kerf_model::{MinValuesPolicy, Pod, Price, Resources};
 use super::Engine;
 use crate::class::ClassId;
 use crate::lanes::Lanes;
-use crate::plan::{Placement, Plan, PlannedClaim, PodFailure};
+use crate::plan::{Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
 use crate::refusal::Refusal;
 
 impl Engine<'_> {
@@ -18,6 +18,7 @@ impl Engine<'_> {
         mut self,
         mut refusals: Vec<Option<Refusal>>,
         stuck: &[Option<ClassId>],
+        leaving: usize,
     ) -> Plan {
         let mut explained = rustc_hash::FxHashMap::default();
         for (refusal, class) in refusals.iter_mut().zip(stuck) {
@@ -47,6 +48,21 @@ impl Engine<'_> {
                 }
             }
         }
+        if let Some(below) = self.stop.price_below {
+            let at_least = claims.iter().map(|claim| claim.price).sum();
+            if at_least >= below && !claims.is_empty() {
+                return Plan {
+                    stopped: Some(Stopped::Price { at_least, below }),
+                    ..Plan::default()
+                };
+            }
+        }
+        for node in self.existing.nodes.iter().filter(|node| !node.node.initialized) {
+            for pod in node.placed.iter().filter(|pod| **pod as usize >= leaving) {
+                let node = node.node.name.clone();
+                refusals[*pod as usize] = Some(Refusal::UninitializedNode { node });
+            }
+        }
         let pods = &self.snapshot.pods;
         let placements = self
             .existing
@@ -57,12 +73,27 @@ impl Engine<'_> {
             .collect();
         let failures = refusals
             .into_iter()
-            .zip(pods)
-            .filter_map(|(refusal, pod)| {
-                Some(PodFailure { pod: Arc::clone(pod), refusal: refusal? })
+            .enumerate()
+            .filter_map(|(at, refusal)| {
+                let origin = match &pods[at] {
+                    _ if at >= leaving => Origin::Leaving,
+                    pod if self.is_on_deleting_node(pod) => Origin::Deleting,
+                    _ => Origin::Pending,
+                };
+                Some(PodFailure { pod: Arc::clone(&pods[at]), origin, refusal: refusal? })
             })
             .collect();
-        Plan { claims, placements, failures, unusable_pools: self.unusable }
+        Plan { claims, placements, failures, unusable_pools: self.unusable, stopped: None }
+    }
+
+    /// The lowest price of a claim as it stands, before it is pinned to its reservations: it may yet lose those.
+    pub(super) fn least_price(&mut self, index: usize) -> Price {
+        let claim = &self.claims.claims[index];
+        let template = &mut self.templates[claim.template];
+        let by_price = template.by_price(claim.set, &mut self.algebra);
+        let alive = template.types_of(&claim.rows);
+        let cheapest = by_price.iter().find(|(_, at)| alive.contains(*at as usize));
+        cheapest.map_or(Price::MAX, |(price, _)| *price)
     }
 
     fn planned(&mut self, index: usize) -> PlannedClaim {

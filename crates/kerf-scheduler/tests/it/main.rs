@@ -7,6 +7,7 @@ mod daemons;
 mod flexibility;
 mod placing;
 mod preferences;
+mod probe;
 mod properties;
 mod random;
 mod requirements;

@@ -129,27 +129,6 @@ fn bound_pods_and_missing_labels_refuse() {
 }
 
 #[test]
-fn a_plan_may_be_bounded_in_new_claims() {
-    use kerf_scheduler::{Options, Refusal, schedule};
-    let bounded = |most, snapshot: &kerf_model::Snapshot| {
-        let options = Options { max_new_claims: Some(most), ..Options::default() };
-        let plan = schedule(snapshot, &options);
-        let over = plan.failures.iter().all(|failure| failure.refusal == Refusal::TooManyNewClaims);
-        assert!(over, "{:?}", plan.failures);
-        (plan.claims.len(), plan.failures.len())
-    };
-    let apart = pod("web").labels("app=web").anti_affinity(HOSTNAME, "app=web");
-    let snapshot = cluster(vec![pool("default")], replicas(3, &apart));
-    assert_eq!(bounded(3, &snapshot), (3, 0));
-    assert_eq!(bounded(1, &snapshot), (1, 2));
-    // A wish that no pool can serve is given up before a new claim is counted.
-    let wishing = pod("web").prefers(1, "kubernetes.io/arch In unknown").build();
-    let snapshot =
-        with_nodes(cluster(vec![pool("default")], vec![wishing]), vec![node("n", "", "")]);
-    assert_eq!(bounded(0, &snapshot), (0, 0));
-}
-
-#[test]
 fn settling_nodes_take_only_pods_that_have_no_place() {
     use kerf_scheduler::{Options, schedule};
     let options = Options { honor_settling: true, ..Options::default() };

@@ -161,7 +161,7 @@ impl Unschedulable {
         };
         Self {
             pod: failure.pod.key(),
-            reason: reason(&failure.refusal),
+            reason: failure.refusal.name(),
             message: failure.refusal.to_string(),
             pools,
         }
@@ -172,7 +172,7 @@ impl Refused {
     fn new(refusal: &PoolRefusal) -> Self {
         Self {
             pool: refusal.pool.clone(),
-            constraint: constraint(&refusal.reason),
+            constraint: refusal.reason.name(),
             message: refusal.reason.to_string(),
         }
     }
@@ -182,33 +182,4 @@ fn keys(pods: &[Arc<Pod>]) -> Vec<String> {
     let mut keys: Vec<_> = pods.iter().map(|pod| pod.key()).collect();
     keys.sort();
     keys
-}
-
-fn reason(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::ClaimsDevices => "ClaimsDevices",
-        Refusal::Volumes(_) => "Volumes",
-        Refusal::NoPools => "NoPools",
-        Refusal::Pools(_) => "Pools",
-        Refusal::WaitsForReservation => "WaitsForReservation",
-        Refusal::TooManyNewClaims => "TooManyNewClaims",
-        Refusal::TooFewInstanceTypes { .. } => "TooFewInstanceTypes",
-    }
-}
-
-fn constraint(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::NodeLimit => "NodeLimit",
-        Reason::Limits { .. } => "Limits",
-        Reason::Taint(_) => "Taint",
-        Reason::Requirements(_) => "Requirements",
-        Reason::Volumes(_) => "Volumes",
-        Reason::Topology(topology) => match topology.constraint {
-            TopologyKind::Spread => "TopologySpread",
-            TopologyKind::Affinity => "PodAffinity",
-            TopologyKind::AntiAffinity => "PodAntiAffinity",
-        },
-        Reason::InstanceTypes(_) => "InstanceTypes",
-        Reason::Reserved => "Reserved",
-    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kerf_model::{KnownLabels, Pod, Snapshot};
-use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Reason, Refusal, TopologyKind};
+use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Refusal};
 use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]

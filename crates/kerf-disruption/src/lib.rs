@@ -5,6 +5,7 @@
 
 mod blocked;
 mod command;
+pub mod controls;
 mod settings;
 
 pub use blocked::{Blocked, PodBlock};

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::price::Price;
-use kerf_api::DurationOrNever;
+use kerf_api::{ConsolidationPolicy, Disruption, DurationOrNever};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChurnControls {
@@ -23,6 +23,45 @@ impl Default for ChurnControls {
             price_improvement_factor: Fraction::ONE,
             savings_threshold: SavingsThreshold(Price::from_ten_billionths(100_000_000)),
             grace_period: GracePeriod::Off,
+        }
+    }
+}
+
+impl ChurnControls {
+    /// What holds for a pool: its own values over the operator's, which are `self`.
+    ///
+    /// A value that no API server would have let in counts as not set.
+    pub fn resolve(self, pool: &Disruption) -> Self {
+        fn own<T>(written: Option<f64>, read: fn(f64) -> Result<T, OutOfRange>) -> Option<T> {
+            read(written?).ok()
+        }
+        // Balanced weighs savings against disruption by itself; it takes a second scale only on request.
+        let savings_threshold = match pool.consolidation_policy {
+            ConsolidationPolicy::Balanced => SavingsThreshold::OFF,
+            ConsolidationPolicy::WhenEmpty | ConsolidationPolicy::WhenEmptyOrUnderutilized => {
+                self.savings_threshold
+            }
+        };
+        Self {
+            utilization_threshold: own(
+                pool.consolidation_utilization_threshold,
+                Fraction::from_f64,
+            )
+            .unwrap_or(self.utilization_threshold),
+            price_improvement_factor: own(
+                pool.consolidation_price_improvement_factor,
+                Fraction::from_f64,
+            )
+            .unwrap_or(self.price_improvement_factor),
+            savings_threshold: own(
+                pool.consolidation_savings_threshold,
+                SavingsThreshold::from_f64,
+            )
+            .unwrap_or(savings_threshold),
+            grace_period: pool
+                .consolidation_grace_period
+                .as_ref()
+                .map_or(self.grace_period, GracePeriod::from),
         }
     }
 }
@@ -50,6 +89,17 @@ impl Fraction {
             reason = "in range by the check above"
         )]
         Ok(Self((number * f64::from(Self::WHOLE)).round() as u32))
+    }
+
+    /// A quotient for people to read: rounded up, so that what is above a threshold also looks so, and at most 1.
+    pub fn of_quotient(numerator: i128, denominator: i128) -> Self {
+        let whole = i128::from(Self::WHOLE);
+        let share = match numerator.checked_mul(whole) {
+            _ if denominator <= 0 || numerator <= 0 => 0,
+            Some(scaled) => (scaled - 1).div_euclid(denominator) + 1,
+            None => whole,
+        };
+        Self(u32::try_from(share.min(whole)).unwrap_or(Self::WHOLE))
     }
 
     /// In parts of a thousand million.
@@ -190,6 +240,71 @@ mod tests {
             ("5", Err(OutOfRange)),
         ] {
             assert_eq!(text.parse(), period, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn pools_override_what_the_operator_says() {
+        let operator = ChurnControls {
+            utilization_threshold: "0.6".parse().unwrap(),
+            price_improvement_factor: "0.9".parse().unwrap(),
+            savings_threshold: "0.02".parse().unwrap(),
+            grace_period: "30m".parse().unwrap(),
+        };
+        let silent = Disruption::default();
+        assert_eq!(operator.resolve(&silent), operator);
+
+        let outspoken = Disruption {
+            consolidation_utilization_threshold: Some(1.0),
+            consolidation_price_improvement_factor: Some(0.0),
+            consolidation_savings_threshold: Some(0.0),
+            consolidation_grace_period: Some(DurationOrNever::Never),
+            ..Disruption::default()
+        };
+        let expect = ChurnControls {
+            utilization_threshold: Fraction::ONE,
+            price_improvement_factor: Fraction::ZERO,
+            savings_threshold: SavingsThreshold::OFF,
+            grace_period: GracePeriod::Off,
+        };
+        assert_eq!(operator.resolve(&outspoken), expect);
+
+        let impossible = Disruption {
+            consolidation_utilization_threshold: Some(1.5),
+            consolidation_price_improvement_factor: Some(f64::NAN),
+            consolidation_savings_threshold: Some(-1.0),
+            ..Disruption::default()
+        };
+        assert_eq!(operator.resolve(&impossible), operator);
+    }
+
+    #[test]
+    fn balanced_pools_ask_for_savings_only_when_they_say_so() {
+        let resolve = |policy, threshold| {
+            let pool = Disruption {
+                consolidation_policy: policy,
+                consolidation_savings_threshold: threshold,
+                ..Disruption::default()
+            };
+            ChurnControls::default().resolve(&pool).savings_threshold.to_string()
+        };
+        assert_eq!(resolve(ConsolidationPolicy::WhenEmptyOrUnderutilized, None), "0.01");
+        assert_eq!(resolve(ConsolidationPolicy::Balanced, None), "0");
+        assert_eq!(resolve(ConsolidationPolicy::Balanced, Some(0.02)), "0.02");
+        assert_eq!(resolve(ConsolidationPolicy::WhenEmptyOrUnderutilized, Some(0.0)), "0");
+    }
+
+    #[test]
+    fn quotients_are_rounded_up_and_end_at_one() {
+        for (numerator, denominator, text) in [
+            (3, 4, "0.75"),
+            (1, 3, "0.333333334"),
+            (0, 5, "0"),
+            (5, 0, "0"),
+            (7, 5, "1"),
+            (i128::MAX, 1, "1"),
+        ] {
+            assert_eq!(Fraction::of_quotient(numerator, denominator).to_string(), text);
         }
     }
 

@@ -116,10 +116,10 @@ impl InstanceType {
     }
 
     /// The most one would pay if the provider took the worst offering of the capacity type that it
-    /// will prefer: reserved, then spot, then on-demand. Looks at all offerings, available or not.
+    /// will prefer: reserved, then spot, then on-demand. [`Price::MAX`] when it cannot be bought.
     pub fn worst_launch_price(&self, requirements: &Requirements, labels: &KnownLabels) -> Price {
         let serving =
-            || self.offerings.iter().filter(|offering| offering.serves(requirements, labels));
+            || self.available_offerings().filter(|offering| offering.serves(requirements, labels));
         [RESERVED, SPOT, ON_DEMAND]
             .into_iter()
             .find_map(|capacity_type| {

@@ -100,6 +100,7 @@ fn prices_depend_on_what_can_be_bought() {
             offering(ON_DEMAND, "a", "1.00"),
             offering(ON_DEMAND, "b", "1.10"),
             Offering { available: false, ..offering(SPOT, "c", "0.10") },
+            Offering { available: false, ..offering(SPOT, "d", "0.90") },
         ],
         Resources::new(),
         Resources::new(),

@@ -1,0 +1,124 @@
+//! The controls that keep churn low: which nodes consolidation may touch at all, and which moves are worth it.
+//!
+//! All of them have to agree, and all are exact: prices, costs and fractions are whole numbers of small units, so
+//! that a saving of `1.00 - 0.90` reaches a threshold of `0.10`. Only consolidation asks here. Empty, drifted and
+//! expired nodes go by rules of their own.
+
+mod lifetime;
+mod stakes;
+#[cfg(test)]
+mod tests;
+
+use jiff::{SignedDuration, Timestamp};
+use kerf_model::{
+    Node, Quantity,
+    churn::{ChurnControls, Fraction, GracePeriod},
+    estate::{Rules, Standing},
+    resources::{CPU, MEMORY},
+};
+
+use crate::Blocked;
+
+pub use lifetime::Lifetime;
+pub use stakes::{Stake, Stakes};
+
+/// A node that is used well is no source of savings.
+///
+/// Nodes that drifted or are in the last tenth of their life are not protected: they go soon anyway.
+pub fn utilization(
+    node: &Node,
+    standing: &Standing,
+    controls: &ChurnControls,
+    now: Timestamp,
+) -> Result<(), Blocked> {
+    let threshold = controls.utilization_threshold;
+    // Requests may exceed what is allocatable, so 1 has to be off by rule and not by comparison.
+    if threshold >= Fraction::ONE
+        || standing.drifted_since.is_some()
+        || !Lifetime::remaining(standing, now).is_more_than_a_tenth()
+    {
+        return Ok(());
+    }
+    let used = Used::of(node);
+    if used.exceeds(threshold) {
+        let (numerator, denominator) = used.average();
+        let have = Fraction::of_quotient(numerator, denominator);
+        return Err(Blocked::Utilization { have, threshold });
+    }
+    Ok(())
+}
+
+/// A node where a pod just came or went is neither a source nor, for pods that consolidation moves, a destination.
+pub fn grace_period(standing: &Standing, rules: &Rules, now: Timestamp) -> Result<(), Blocked> {
+    let GracePeriod::For(length) = rules.controls.grace_period else { return Ok(()) };
+    match end_of_quiet(standing, rules, SignedDuration::try_from(length).ok()) {
+        Some(until) if now < until => Err(Blocked::GracePeriod { until }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the node takes no pods that consolidation would move: it is within its pool's `consolidateAfter` or grace
+/// period.
+pub fn is_settling(standing: &Standing, rules: &Rules, now: Timestamp) -> bool {
+    let after = rules.consolidate_after.as_duration().and_then(|after| after.try_into().ok());
+    end_of_quiet(standing, rules, after).is_some_and(|until| now < until)
+        || grace_period(standing, rules, now).is_err()
+}
+
+/// When `length` has passed since the last pod came or went, or else since the node was ready.
+///
+/// A static pool has no such rest, and a node that was never ready is out of question for other reasons.
+fn end_of_quiet(
+    standing: &Standing,
+    rules: &Rules,
+    length: Option<SignedDuration>,
+) -> Option<Timestamp> {
+    let initialized = standing.initialized_at?;
+    let length = length.filter(|length| length.is_positive() && rules.replicas.is_none())?;
+    let since = standing.last_pod_event.unwrap_or(initialized);
+    Some(since.checked_add(length).unwrap_or(Timestamp::MAX))
+}
+
+/// Requested beside allocatable, in lowest terms.
+struct Used {
+    cpu: (i128, i128),
+    memory: (i128, i128),
+}
+
+impl Used {
+    fn of(node: &Node) -> Self {
+        let share = |name: &str| {
+            let requested: Quantity = node.pods.iter().map(|pod| pod.requests.amount(name)).sum();
+            match (requested.nanos(), node.allocatable.amount(name).nanos()) {
+                // What a node does not have cannot be used: it counts as nothing, and still as one of two.
+                (_, ..=0) => (0, 1),
+                (requested, allocatable) => {
+                    let divisor = greatest_common_divisor(requested, allocatable);
+                    (requested / divisor, allocatable / divisor)
+                }
+            }
+        };
+        Self { cpu: share(CPU), memory: share(MEMORY) }
+    }
+
+    fn exceeds(&self, threshold: Fraction) -> bool {
+        let (numerator, denominator) = self.average();
+        numerator.saturating_mul(Fraction::ONE.billionths().into())
+            > denominator.saturating_mul(threshold.billionths().into())
+    }
+
+    /// Exact for whole bytes and thousandths of a CPU, up to a million CPUs beside a petabyte.
+    fn average(&self) -> (i128, i128) {
+        let (cpu, memory) = (self.cpu, self.memory);
+        let sum = cpu.0.saturating_mul(memory.1).saturating_add(memory.0.saturating_mul(cpu.1));
+        (sum, cpu.1.saturating_mul(memory.1).saturating_mul(2))
+    }
+}
+
+/// Of two numbers of which the second is not zero.
+fn greatest_common_divisor(mut a: i128, mut b: i128) -> i128 {
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
+}

@@ -130,6 +130,7 @@ fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {
     move_entry(&mut cluster.claims_by_provider_id, delta, |claim| {
         Some(claim.status.as_ref()?.provider_id.as_str())
     });
+    cluster.release(&delta.key.name);
     if delta.after.is_none() {
         cluster.marks.forget(&delta.key.name);
     }

@@ -12,6 +12,7 @@ mod marks;
 mod node_class;
 mod objects;
 pub mod pods;
+pub mod reservations;
 pub mod snapshot;
 mod storage;
 mod totals;
@@ -31,6 +32,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 
 use marks::Marks;
+use reservations::Reservations;
 
 pub use changes::{Change, Kind};
 pub use node_class::NodeClass;
@@ -57,6 +59,7 @@ pub struct Cluster {
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     attachments_by_node: BTreeMap<String, BTreeSet<Key>>,
     marks: Marks,
+    reservations: Reservations,
 }
 
 /// Nodes and NodeClaims find each other by provider id, and there must be no more than one of each.

@@ -8,7 +8,7 @@ use kerf_api::{NodeClaim, NodeClassReference, NodePool};
 use kerf_cluster::pods;
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, Lock, events::Recorder, patch};
+use kerf_runtime::{Clock, Lock, Queue, events::Recorder, patch};
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
 use crate::{
@@ -26,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) index: Index,
+    /// Claims that may or may not have been created.
+    pub(crate) unsettled: Queue<String>,
 }
 
 impl Context {
@@ -98,11 +100,14 @@ impl Context {
     pub(crate) async fn delete_claim(&self, claim: &NodeClaim) -> Result<()> {
         let name = claim.name_any();
         match self.claims().delete(&name, &DeleteParams::default()).await {
-            Err(error) if !is_not_found(&error) => {
-                Err(error).tried(|| format!("deleting NodeClaim {name}"))
+            // The next decision must not count on it any more.
+            Ok(answer) => {
+                answer.map_left(|leaving| self.index.anticipate(leaving));
             }
-            _ => Ok(()),
+            Err(error) if is_not_found(&error) => {}
+            Err(error) => return Err(error).tried(|| format!("deleting NodeClaim {name}")),
         }
+        Ok(())
     }
 
     /// Whether pools and claims with this NodeClass are ours to look after.

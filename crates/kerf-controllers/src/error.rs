@@ -15,6 +15,10 @@ pub(crate) enum Error {
     Provider { what: String, source: ProviderError },
     #[error(transparent)]
     Unreadable(#[from] kerf_cluster::view::Unreadable),
+    #[error(
+        "NodePool {pool} has as many nodes as its limits.nodes allows; raise it, or wait until one is gone"
+    )]
+    NodeLimit { pool: String },
     #[error("annotation {annotation} of {object} is not an RFC 3339 time: {value:?}")]
     MalformedTime { annotation: &'static str, object: String, value: String },
 }

@@ -8,6 +8,7 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
+use kerf_api::NodePool;
 use kerf_cluster::{Change, Cluster, Kind};
 use kube::Api;
 use kube_runtime::watcher::{self, Event};
@@ -45,6 +46,15 @@ impl Index {
         if let Some(change) = change(&mut cluster) {
             self.tell(&change, &cluster);
         }
+    }
+
+    /// Names for up to `want` new claims of the pool; see [`Cluster::reserve`].
+    pub(crate) fn reserve(&self, pool: &NodePool, want: u64, now: Timestamp) -> Vec<String> {
+        self.write().reserve(pool, want, now)
+    }
+
+    pub(crate) fn release(&self, claim: &str) {
+        self.write().release(claim);
     }
 
     /// Notes that pods are about to come to the machine of this claim.

@@ -4,6 +4,7 @@
 //! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
 mod claim_conditions;
+mod claim_creation;
 mod consistency;
 mod context;
 mod controller;

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass};
 use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, Metrics, events::Recorder};
+use kerf_runtime::{Clock, Metrics, Queue, events::Recorder};
 use kube::{
     Api, Client,
     api::DynamicObject,
@@ -24,6 +24,7 @@ use tracing::info;
 
 use crate::{
     claim_conditions::ClaimConditions,
+    claim_creation::Unsettled,
     consistency::Consistency,
     context::Context,
     controller::Controllers,
@@ -74,7 +75,7 @@ pub async fn run(
     elected: impl Future<Output = ()> + Send,
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
-    let mut controllers = controllers(&operator);
+    let (mut controllers, unsettled) = controllers(&operator);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
     let context = Arc::new(Context {
@@ -85,6 +86,7 @@ pub async fn run(
         recorder,
         metrics: ControllerMetrics::register(&operator.metrics),
         index: Index::new(controllers.take_triggers()),
+        unsettled,
     });
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
     parts.start("events", publisher);
@@ -105,12 +107,13 @@ pub async fn run(
     Ok(())
 }
 
-/// Every controller there is.
-fn controllers(operator: &Operator) -> Controllers {
+/// Every controller there is, and the queue of those claims that may or may not have been created.
+fn controllers(operator: &Operator) -> (Controllers, Queue<String>) {
     let mut controllers = Controllers::default();
     let health = RegistrationHealth::default();
     let pools = controllers.add(Pools { health: health.clone() });
     controllers.add(Lifecycle { health, pools });
+    let unsettled = controllers.add(Unsettled);
     controllers.add(Hydration);
     controllers.add(PodEvents::new(operator.clock.clone()));
     controllers.add(ClaimConditions::default());
@@ -129,7 +132,7 @@ fn controllers(operator: &Operator) -> Controllers {
         move |change, _| provisioning::notice(&batcher, change)
     });
     controllers.add_task("provisioner", |context, stop| provisioning::run(context, batcher, stop));
-    controllers
+    (controllers, unsettled)
 }
 
 /// The tasks of the operator. One that ends before it is told to takes the others with it: half an operator is worse

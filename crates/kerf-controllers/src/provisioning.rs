@@ -10,13 +10,13 @@ use kerf_api::{NodeClaim, NodePool, taints};
 use kerf_cluster::{Change, pods};
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Plan, PlannedClaim};
-use kube::{ResourceExt, api::PostParams};
+use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{debug, error};
 
 use crate::{
     context::Context,
-    error::{Result, Tried},
+    error::{Error, Result},
 };
 
 pub(crate) use batcher::Batcher;
@@ -107,15 +107,11 @@ async fn provision(context: &Context) -> Result<bool> {
 async fn create(context: &Context, pool: &NodePool, planned: &PlannedClaim) -> Result<()> {
     let known = context.known_labels();
     let claim = claims::build(pool, planned, &known, context.provider.label_rules());
-    let created = context
-        .claims()
-        .create(&PostParams::default(), &claim)
-        .await
-        .tried(|| format!("creating a NodeClaim of NodePool {}", planned.pool.name))?;
-    let name = created.name_any();
-    info!(claim = name, pool = planned.pool.name, pods = planned.pods.len(), "created nodeclaim");
-    context.index.anticipate(created);
-    context.metrics.claim_created("provisioned", &planned.pool.name, planned.min_values_relaxed);
+    let permit = context
+        .permits(pool, 1)
+        .pop()
+        .ok_or_else(|| Error::NodeLimit { pool: planned.pool.name.clone() })?;
+    let name = permit.create(claim, "provisioned").await?.name_any();
     for pod in &planned.pods {
         nominate(context, pod, &format!("nodeclaim/{name}"));
     }

@@ -75,6 +75,11 @@ impl Quantity {
         i64::try_from(divide_away_from_zero(self.nanos, NANOS_PER_UNIT)).unwrap_or(i64::MAX)
     }
 
+    /// Whole units that fit in it: what a limit of so many things allows.
+    pub fn whole_units(self) -> i64 {
+        i64::try_from(self.nanos.div_euclid(NANOS_PER_UNIT)).unwrap_or(i64::MAX)
+    }
+
     /// Thousandths, rounded away from zero as Kubernetes does.
     pub fn millis(self) -> i64 {
         i64::try_from(divide_away_from_zero(self.nanos, 1_000_000)).unwrap_or(i64::MAX)
@@ -446,6 +451,7 @@ mod tests {
     fn rounds_away_from_zero_in_whole_numbers() {
         let quantity: Quantity = "1100m".parse().unwrap();
         assert_eq!((quantity.units(), quantity.millis()), (2, 1100));
+        assert_eq!(quantity.whole_units(), 1);
         let small: Quantity = "1n".parse().unwrap();
         assert_eq!((small.units(), small.millis()), (1, 1));
         let negative: Quantity = "-1n".parse().unwrap();

@@ -298,8 +298,13 @@ impl<'s> Engine<'s> {
             .enumerate()
             .map(|(at, template)| (template.pool.name.clone(), at))
             .collect();
-        for node in self.snapshot.nodes.iter().filter(|node| !node.deleting) {
-            if let Some(template) = node.pool.as_ref().and_then(|pool| by_name.get(pool)) {
+        for node in &self.snapshot.nodes {
+            let Some(template) = node.pool.as_ref().and_then(|pool| by_name.get(pool)) else {
+                continue;
+            };
+            if node.deleting {
+                self.limits[*template].take_node();
+            } else {
                 self.limits[*template].take(&self.lanes.request(&node.capacity));
             }
         }

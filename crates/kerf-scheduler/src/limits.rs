@@ -25,7 +25,7 @@ impl Limits {
                 .filter_map(|name| lanes.lane(name))
                 .map(|lane| (lane, room[lane]))
                 .collect(),
-            nodes: pool.limits.get(NODES).map(kerf_model::Quantity::units),
+            nodes: pool.limits.get(NODES).map(kerf_model::Quantity::whole_units),
             allowed: None,
         }
     }
@@ -34,10 +34,16 @@ impl Limits {
         for (lane, left) in &mut self.lanes {
             *left = left.saturating_sub(capacity[*lane]);
         }
+        self.take_node();
+        self.allowed = None;
+    }
+
+    /// A node that is on its way out gives its resources back at once, but it is a node until it is gone, and
+    /// `limits.nodes` is about how many there are.
+    pub(crate) fn take_node(&mut self) {
         if let Some(nodes) = &mut self.nodes {
             *nodes -= 1;
         }
-        self.allowed = None;
     }
 
     pub(crate) fn node_limit_reached(&self) -> bool {

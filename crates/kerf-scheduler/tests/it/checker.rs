@@ -230,14 +230,12 @@ fn check_limits(snapshot: &Snapshot, plan: &Plan, wrong: &mut Vec<String>) {
         if claims.is_empty() {
             continue;
         }
-        let nodes = snapshot
-            .nodes
-            .iter()
-            .filter(|node| !node.deleting && node.pool.as_ref() == Some(&pool.name));
+        let present = snapshot.nodes.iter().filter(|node| node.pool.as_ref() == Some(&pool.name));
+        let nodes = present.clone().filter(|node| !node.deleting);
         for (name, limit) in pool.limits.iter() {
             let used: kerf_model::Quantity = if name == "nodes" {
                 kerf_model::Quantity::from_units(
-                    (nodes.clone().count() + claims.len()).try_into().expect("few"),
+                    (present.clone().count() + claims.len()).try_into().expect("few"),
                 )
             } else {
                 let largest = |claim: &&PlannedClaim| {

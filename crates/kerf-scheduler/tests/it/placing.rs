@@ -160,3 +160,16 @@ fn limits_hold_within_a_run() {
     assert_eq!(count("cpu=18", 2), (2, 0));
     assert_eq!(count("cpu=17", 2), (1, 1));
 }
+
+#[test]
+fn a_node_on_its_way_out_counts_against_the_limit_of_nodes_alone() {
+    let count = |limits: &str| {
+        let limited = Pool { limits: amounts(limits), ..pool("default") };
+        let mut leaving = node("leaving", "", "cpu=4");
+        leaving.pool = Some("default".into());
+        leaving.deleting = true;
+        let pods = replicas(1, &pod("web"));
+        plan(&with_nodes(cluster(vec![limited], pods), vec![leaving])).claims.len()
+    };
+    assert_eq!((count("nodes=1"), count("nodes=2"), count("cpu=4")), (0, 1, 1));
+}

@@ -1,0 +1,112 @@
+//! The one way to create a NodeClaim: with a permit, which `limits.nodes` has room for.
+
+use std::time::Duration;
+
+use kerf_api::{NodeClaim, NodePool, annotations};
+use kerf_cluster::{Change, Cluster};
+use kerf_runtime::{Outcome, Queue, Workers};
+use kube::{ResourceExt, api::PostParams};
+use tracing::{info, warn};
+
+use crate::{
+    context::Context,
+    controller::Reconciler,
+    error::{Result, Tried},
+};
+
+/// An API server gives up on a request after a minute, unless told otherwise. A claim that is not there after that time
+/// will not come any more.
+const CERTAIN_AFTER: Duration = Duration::from_secs(61);
+
+impl Context {
+    /// Permission to create up to `want` more claims of the pool: as many as its `limits.nodes` has room for now. Each takes
+    /// up its room until it is used or dropped.
+    pub(crate) fn permits(&self, pool: &NodePool, want: u64) -> Vec<Permit<'_>> {
+        let names = self.index.reserve(pool, want, self.now());
+        let pool = pool.name_any();
+        names.into_iter().map(|name| Permit::new(self, pool.clone(), name)).collect()
+    }
+}
+
+/// Permission to create one claim.
+pub(crate) struct Permit<'a> {
+    context: &'a Context,
+    pool: String,
+    name: String,
+    fate: Fate,
+}
+
+/// What is known of the claim that a permit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It does not exist.
+    Absent,
+    /// It may exist, or come to.
+    Unknown,
+    Created,
+}
+
+impl<'a> Permit<'a> {
+    fn new(context: &'a Context, pool: String, name: String) -> Self {
+        Self { context, pool, name, fate: Fate::Absent }
+    }
+
+    /// Creates the claim under the name of the permit, and counts it under `reason`.
+    pub(crate) async fn create(mut self, mut claim: NodeClaim, reason: &str) -> Result<NodeClaim> {
+        let context = self.context;
+        claim.metadata.name = Some(self.name.clone());
+        // Whatever ends this call early leaves it open whether the request arrived.
+        self.fate = Fate::Unknown;
+        let created = context.claims().create(&PostParams::default(), &claim).await;
+        self.fate = match &created {
+            Ok(_) => Fate::Created,
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Fate::Absent,
+            Err(_) => Fate::Unknown,
+        };
+        let created =
+            created.tried(|| format!("creating a NodeClaim of NodePool {}", self.pool))?;
+        context.index.anticipate(created.clone());
+        let relaxed = created.annotations().get(annotations::MIN_VALUES_RELAXED);
+        let relaxed = relaxed.is_some_and(|relaxed| relaxed == "true");
+        context.metrics.claim_created(reason, &self.pool, relaxed);
+        info!(claim = self.name, pool = self.pool, reason, "created nodeclaim");
+        Ok(created)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        match self.fate {
+            Fate::Absent => self.context.index.release(&self.name),
+            // The index need not have it yet: see `Objects::anticipate`.
+            Fate::Created => self.context.unsettled.add(self.name.clone()),
+            Fate::Unknown => {
+                warn!(claim = self.name, pool = self.pool, "creation of nodeclaim had no answer");
+                self.context.unsettled.add_after(self.name.clone(), CERTAIN_AFTER);
+            }
+        }
+    }
+}
+
+/// Finds out what became of claims whose creation had no clear answer. Most are brought by the watch long before.
+pub(crate) struct Unsettled;
+
+impl Reconciler for Unsettled {
+    const WORKERS: Workers = Workers::new("nodeclaim.creation", 10)
+        .backoff(Duration::from_secs(1), Duration::from_mins(1));
+
+    fn concerns(&self, _: &Change, _: &Cluster, _: &Queue<String>) {}
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        if !context.index.read().is_reserved(name) {
+            return Ok(Outcome::Done);
+        }
+        let claim = context.claims().get_opt(name).await;
+        match claim.tried(|| format!("looking for NodeClaim {name}"))? {
+            Some(claim) => context.index.anticipate(claim),
+            None => context.index.release(name),
+        }
+        let here = !context.index.read().is_reserved(name);
+        Ok(if here { Outcome::Done } else { Outcome::Backoff })
+    }
+}

@@ -6,8 +6,10 @@
 mod blocked;
 mod command;
 pub mod controls;
+mod replacement;
 mod settings;
 
 pub use blocked::{Blocked, PodBlock};
 pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};
+pub use replacement::{Purchase, purchase};
 pub use settings::Settings;

@@ -6,6 +6,7 @@
 pub mod budgets;
 mod changes;
 pub mod do_not_disrupt;
+pub mod estate;
 pub mod load;
 pub mod machine;
 mod marks;

@@ -88,6 +88,28 @@ impl Machine<'_> {
         }
     }
 
+    /// Empty when neither the node nor the claim has one.
+    pub fn provider_id(&self) -> &str {
+        let of_node = self.node.and_then(|node| node.spec.as_ref()?.provider_id.as_deref());
+        let of_claim = self.claim.and_then(|claim| claim.status.as_ref());
+        of_node.or(of_claim.map(|status| status.provider_id.as_str())).unwrap_or_default()
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = match (self.claim, self.node) {
+            (Some(claim), _) if !self.is_registered() => claim.annotations(),
+            (_, Some(node)) => node.annotations(),
+            (_, None) => return None,
+        };
+        annotations.get(key).map(String::as_str)
+    }
+
+    /// The node's own Ready condition.
+    pub fn is_ready(&self) -> bool {
+        let conditions = self.node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+        conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+    }
+
     pub fn is_registered(&self) -> bool {
         self.claim.is_none() || self.is_labelled(labels::REGISTERED)
     }

@@ -1,8 +1,19 @@
 //! Why a node is left alone. Each reason carries its numbers; events, metrics, logs and `kerf explain` are made from it.
 
+use std::fmt;
+
 use jiff::Timestamp;
-use kerf_api::DisruptionReason;
-use kerf_model::{Price, churn::Fraction, estate::Cost};
+use kerf_api::{DisruptionReason, annotations::DO_NOT_DISRUPT};
+use kerf_model::{
+    Price,
+    churn::Fraction,
+    estate::{Cost, Obstacle},
+    labels::{CAPACITY_TYPE, NODE_POOL, ZONE},
+};
+
+use kerf_scheduler::Refusal;
+
+use crate::budgets::Allowance;
 
 /// Why a node is not disrupted.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,49 +24,103 @@ pub enum Blocked {
     NoNode,
     NotInitialized,
     Leaving,
-    Nominated { until: Timestamp },
+    Nominated {
+        until: Timestamp,
+    },
     NodeDoNotDisrupt,
     NoPoolLabel,
-    PoolNotFound { pool: String },
-    Pod { pod: String, block: PodBlock },
+    PoolNotFound {
+        pool: String,
+    },
+    Pod {
+        pod: String,
+        obstacle: Obstacle,
+    },
     // Of the pool.
     StaticPool,
-    ConsolidationDisabled { pool: String },
-    PolicyWhenEmpty { pool: String },
-    Budget { pool: String, reason: DisruptionReason },
-    // Of the node, for consolidation.
-    InstanceTypeNotFound { name: String },
+    ConsolidationDisabled {
+        pool: String,
+    },
+    PolicyWhenEmpty {
+        pool: String,
+    },
+    Budget {
+        pool: String,
+        reason: DisruptionReason,
+        allowance: Allowance,
+    },
+    // Of the node, for one method.
+    NotEmpty {
+        pods: usize,
+    },
+    NotDrifted,
+    /// Removing it is a matter of Emptiness and its budget.
+    Empty,
+    InstanceTypeNotFound {
+        name: String,
+    },
     NoCapacityType,
     NoZone,
     NotConsolidatable,
-    GracePeriod { until: Timestamp },
-    Utilization { have: Fraction, threshold: Fraction },
+    GracePeriod {
+        until: Timestamp,
+    },
+    Utilization {
+        have: Fraction,
+        threshold: Fraction,
+    },
     // Of the simulation.
-    NoFeasibleSchedule { pods: Vec<String> },
-    UninitializedDestination { pod: String, node: String },
-    MultipleReplacements { needed: usize },
+    NoFeasibleSchedule {
+        pods: Vec<Homeless>,
+    },
+    /// At least so many new nodes.
+    MultipleReplacements {
+        needed: usize,
+    },
     // Of the price.
-    NotCheaper { price: Price, cheapest: Option<Price> },
-    PriceFactor { price: Price, factor: Fraction, cheapest: Price },
-    SavingsThreshold { savings: Price, required: Price, cost: Cost },
+    NotCheaper {
+        price: Price,
+        cheapest: Option<Price>,
+    },
+    PriceFactor {
+        price: Price,
+        factor: Fraction,
+        cheapest: Price,
+    },
+    SavingsThreshold {
+        savings: Price,
+        required: Price,
+        cost: Cost,
+    },
     UnknownPrice,
-    MinValues { detail: String },
+    MinValues {
+        detail: String,
+    },
     SpotToSpotDisabled,
-    SpotFlexibility { have: usize, need: usize },
+    SpotFlexibility {
+        have: usize,
+        need: usize,
+    },
     SameType,
-    Score { score: f64, threshold: f64 },
+    Score {
+        score: f64,
+        threshold: f64,
+    },
     // Of what happened since.
     ValidationChurn,
     ValidationBudget,
     ValidationSchedule,
-    PromisedSavingsLost { price: Price, at_most: Price },
+    PromisedSavingsLost {
+        price: Price,
+        at_most: Price,
+    },
 }
 
+/// A pod that would have no place, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodBlock {
-    DoNotDisrupt,
-    Budget(String),
-    SeveralBudgets(Vec<String>),
+pub struct Homeless {
+    pub pod: String,
+    pub refusal: Refusal,
 }
 
 impl Blocked {
@@ -67,7 +132,7 @@ impl Blocked {
                 "not_ready"
             }
             Self::Nominated { .. } => "nominated",
-            Self::NodeDoNotDisrupt | Self::Pod { block: PodBlock::DoNotDisrupt, .. } => {
+            Self::NodeDoNotDisrupt | Self::Pod { obstacle: Obstacle::DoNotDisrupt, .. } => {
                 "do_not_disrupt"
             }
             Self::Pod { .. } => "pdb",
@@ -84,9 +149,10 @@ impl Blocked {
             Self::NotConsolidatable => "not_consolidatable",
             Self::GracePeriod { .. } => "grace_period",
             Self::Utilization { .. } => "utilization",
-            Self::NoFeasibleSchedule { .. } | Self::UninitializedDestination { .. } => {
-                "no_feasible_schedule"
-            }
+            Self::NotEmpty { .. } => "not_empty",
+            Self::NotDrifted => "not_drifted",
+            Self::Empty => "empty",
+            Self::NoFeasibleSchedule { .. } => "no_feasible_schedule",
             Self::MultipleReplacements { .. } => "multiple_replacements",
             Self::NotCheaper { .. } | Self::SameType => "same_or_more_expensive_replacement",
             Self::PriceFactor { .. } => "price_factor",
@@ -97,6 +163,130 @@ impl Blocked {
             Self::ValidationChurn | Self::ValidationSchedule => "validation_churn",
             Self::ValidationBudget => "validation_budget",
             Self::PromisedSavingsLost { .. } => "promised_savings_lost",
+        }
+    }
+}
+
+/// How many homeless pods a sentence names.
+const SHOWN: usize = 5;
+
+impl fmt::Display for Blocked {
+    /// Where Karpenter has a message for it, that message, so that alerts and searches keep working.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InQueue => f.write_str("candidate is already being disrupted"),
+            Self::NotManaged => f.write_str("node isn't managed by karpenter"),
+            Self::NoNode => f.write_str("nodeclaim does not have an associated node"),
+            Self::NotInitialized => f.write_str("node isn't initialized"),
+            Self::Leaving => f.write_str("node is deleting or marked for deletion"),
+            Self::Nominated { until } => {
+                write!(f, "node is nominated for a pending pod (until={until})")
+            }
+            Self::NodeDoNotDisrupt => {
+                write!(f, "disruption is blocked through the \"{DO_NOT_DISRUPT}\" annotation")
+            }
+            Self::NoPoolLabel => write!(f, "node doesn't have required label (label={NODE_POOL})"),
+            Self::PoolNotFound { pool } => write!(f, "NodePool not found (NodePool={pool})"),
+            Self::Pod { pod, obstacle } => match obstacle {
+                Obstacle::DoNotDisrupt => {
+                    write!(f, "pod has \"{DO_NOT_DISRUPT}\" annotation (Pod={pod})")
+                }
+                Obstacle::Budget(budget) => write!(
+                    f,
+                    "pdb prevents pod evictions (PodDisruptionBudget=[{budget}], Pod={pod})"
+                ),
+                Obstacle::SeveralBudgets(budgets) => write!(
+                    f,
+                    "eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{}], Pod={pod})",
+                    budgets.join(" ")
+                ),
+            },
+            Self::StaticPool => f.write_str("its NodePool is static and keeps its nodes"),
+            Self::ConsolidationDisabled { pool } => {
+                write!(f, "NodePool \"{pool}\" has consolidation disabled")
+            }
+            Self::PolicyWhenEmpty { pool } => write!(
+                f,
+                "NodePool \"{pool}\" has consolidation policy WhenEmpty, but node is not empty"
+            ),
+            Self::Budget { pool, reason, allowance } => write!(
+                f,
+                "no allowed disruptions for disruption reason {} due to blocking budget \
+                 (NodePool={pool}, nodes={}, allowed={}, disrupting={})",
+                reason.as_str(),
+                allowance.nodes,
+                allowance.allowed,
+                allowance.disrupting
+            ),
+            Self::NotEmpty { pods } => write!(f, "it has {pods} pods that would have to move"),
+            Self::NotDrifted => f.write_str("it is as its NodePool wants it"),
+            Self::Empty => f.write_str("it is empty, and removing it a matter of emptiness"),
+            Self::InstanceTypeNotFound { name } => write!(f, "Instance Type \"{name}\" not found"),
+            Self::NoCapacityType => write!(f, "Node does not have label \"{CAPACITY_TYPE}\""),
+            Self::NoZone => write!(f, "Node does not have label \"{ZONE}\""),
+            Self::NotConsolidatable => {
+                f.write_str("its NodeClaim is not Consolidatable: consolidateAfter has not passed since a pod came or went")
+            }
+            Self::GracePeriod { until } => {
+                write!(f, "a pod came or went, and the grace period lasts until {until}")
+            }
+            Self::Utilization { have, threshold } => {
+                write!(f, "utilization {have} is above the threshold {threshold}")
+            }
+            Self::NoFeasibleSchedule { pods } => {
+                f.write_str("Not all pods would schedule")?;
+                for one in pods.iter().take(SHOWN) {
+                    write!(f, ", {} => {}", one.pod, one.refusal)?;
+                }
+                match pods.len().saturating_sub(SHOWN) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::MultipleReplacements { needed } => {
+                write!(f, "Can't remove without creating {needed} candidates")
+            }
+            Self::NotCheaper { price, cheapest } => {
+                f.write_str("Can't replace with a cheaper node")?;
+                match cheapest {
+                    Some(cheapest) => write!(f, " (price={price}, cheapest={cheapest})"),
+                    None => write!(f, " (price={price})"),
+                }
+            }
+            Self::PriceFactor { price, factor, cheapest } => write!(
+                f,
+                "the cheapest replacement costs {cheapest}, which is not less than {factor} of {price}"
+            ),
+            Self::SavingsThreshold { savings, required, cost } => write!(
+                f,
+                "it would save {savings} per hour, and {required} is required for a disruption cost of {:.2}",
+                cost.as_f64()
+            ),
+            Self::UnknownPrice => f.write_str("its price is unknown"),
+            Self::MinValues { detail } => write!(f, "Filtering by price: {detail}"),
+            Self::SpotToSpotDisabled => f.write_str(
+                "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node",
+            ),
+            Self::SpotFlexibility { have, need } => write!(
+                f,
+                "SpotToSpotConsolidation requires {need} cheaper instance type options than the current \
+                 candidate to consolidate, got {have}"
+            ),
+            Self::SameType => f.write_str(
+                "the replacement would be of a type that is being removed, at the same or a higher price",
+            ),
+            Self::Score { score, threshold } => {
+                write!(f, "score {score:.2} is below the threshold {threshold:.2}")
+            }
+            Self::ValidationChurn => f.write_str("a node is no longer a candidate"),
+            Self::ValidationBudget => {
+                f.write_str("a node has been nominated, or budgets no longer allow it")
+            }
+            Self::ValidationSchedule => f.write_str("its pods would no longer go where they were to go"),
+            Self::PromisedSavingsLost { price, at_most } => write!(
+                f,
+                "the replacement costs {price}, and the move is worth it up to {at_most}"
+            ),
         }
     }
 }

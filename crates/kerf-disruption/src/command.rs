@@ -54,6 +54,8 @@ pub struct Candidate {
     pub price: Price,
     /// Places in the node's pods of those that have to find a new home.
     pub pods: Vec<usize>,
+    /// The same without those that no amount of waiting makes evictable: no room is planned for them.
+    pub moving: Vec<usize>,
     /// One for the node and what each such pod costs, as far as it is not negative.
     pub rescheduling_cost: Cost,
     /// The pods' costs, scaled down as the node nears its end. What the savings threshold is about.
@@ -118,6 +120,18 @@ impl Decision {
 }
 
 impl Command {
+    /// The nodes go and nothing comes in their place.
+    pub(crate) fn removal(method: Method, candidates: Vec<Candidate>) -> Self {
+        Self {
+            method,
+            savings: candidates.iter().map(|candidate| candidate.price).sum(),
+            candidates,
+            replacements: Vec::new(),
+            placements: Vec::new(),
+            promise: None,
+        }
+    }
+
     pub fn reason(&self) -> DisruptionReason {
         self.method.reason()
     }

@@ -9,15 +9,15 @@ mod stakes;
 #[cfg(test)]
 mod tests;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kerf_model::{
     Node, Quantity,
-    churn::{ChurnControls, Fraction, GracePeriod},
+    churn::{ChurnControls, Fraction},
     estate::{Rules, Standing},
     resources::{CPU, MEMORY},
 };
 
-use crate::{Blocked, exact::greatest_common_divisor};
+use crate::Blocked;
 
 pub use lifetime::Lifetime;
 pub use stakes::{Stake, Stakes};
@@ -50,33 +50,10 @@ pub fn utilization(
 
 /// A node where a pod just came or went is neither a source nor, for pods that consolidation moves, a destination.
 pub fn grace_period(standing: &Standing, rules: &Rules, now: Timestamp) -> Result<(), Blocked> {
-    let GracePeriod::For(length) = rules.controls.grace_period else { return Ok(()) };
-    match end_of_quiet(standing, rules, SignedDuration::try_from(length).ok()) {
+    match rules.grace_until(standing) {
         Some(until) if now < until => Err(Blocked::GracePeriod { until }),
         _ => Ok(()),
     }
-}
-
-/// Whether the node takes no pods that consolidation would move: it is within its pool's `consolidateAfter` or grace
-/// period.
-pub fn is_settling(standing: &Standing, rules: &Rules, now: Timestamp) -> bool {
-    let after = rules.consolidate_after.as_duration().and_then(|after| after.try_into().ok());
-    end_of_quiet(standing, rules, after).is_some_and(|until| now < until)
-        || grace_period(standing, rules, now).is_err()
-}
-
-/// When `length` has passed since the last pod came or went, or else since the node was ready.
-///
-/// A static pool has no such rest, and a node that was never ready is out of question for other reasons.
-fn end_of_quiet(
-    standing: &Standing,
-    rules: &Rules,
-    length: Option<SignedDuration>,
-) -> Option<Timestamp> {
-    let initialized = standing.initialized_at?;
-    let length = length.filter(|length| length.is_positive() && rules.replicas.is_none())?;
-    let since = standing.last_pod_event.unwrap_or(initialized);
-    Some(since.checked_add(length).unwrap_or(Timestamp::MAX))
 }
 
 /// Requested beside allocatable, in lowest terms.
@@ -113,4 +90,12 @@ impl Used {
         let sum = cpu.0.saturating_mul(memory.1).saturating_add(memory.0.saturating_mul(cpu.1));
         (sum, cpu.1.saturating_mul(memory.1).saturating_mul(2))
     }
+}
+
+/// Of two numbers of which the second is not zero.
+fn greatest_common_divisor(mut a: i128, mut b: i128) -> i128 {
+    while a != 0 {
+        (a, b) = (b % a, a);
+    }
+    b
 }

@@ -3,17 +3,29 @@
 //! Everything here is a function of an [`Estate`](kerf_model::estate::Estate) and [`Settings`]: no client, no clock,
 //! no randomness. The live loop, its validation, `kerf plan`, `kerf explain` and simulations all come through here.
 
-pub mod balanced;
 mod blocked;
+pub mod budgets;
+mod candidates;
 mod command;
 pub mod controls;
-mod exact;
-mod promise;
-mod replacement;
+mod costs;
+mod cron;
+mod drift;
+mod emptiness;
+mod fingerprint;
+mod memory;
+mod pass;
+mod search;
 mod settings;
+mod simulation;
+mod validation;
 
-pub use blocked::{Blocked, PodBlock};
+pub use blocked::{Blocked, Homeless};
+pub use budgets::Allowance;
+pub use candidates::candidate;
 pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};
-pub use promise::Launched;
-pub use replacement::{Purchase, purchase};
+pub use cron::CronError;
+pub use memory::Memory;
+pub use pass::{Pass, Refused, pass};
 pub use settings::Settings;
+pub use validation::{Invalid, Validated, validate};

@@ -1,8 +1,10 @@
 //! What holds for every pool.
 
+use std::{num::NonZero, thread};
+
 use kerf_scheduler::Options;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// How pods are placed when a disruption is tried out.
     pub scheduling: Options,
@@ -10,4 +12,21 @@ pub struct Settings {
     pub spot_to_spot: bool,
     /// Are pools with `replicas` looked after?
     pub static_capacity: bool,
+    /// On how many threads disruptions are tried out. What is decided does not depend on it.
+    pub threads: NonZero<usize>,
+    /// How many nodes one pass looks at before it leaves the rest to the next. Counted and not timed, so that the same
+    /// pass decides the same on every machine.
+    pub looks_per_pass: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            scheduling: Options::default(),
+            spot_to_spot: false,
+            static_capacity: true,
+            threads: thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
+            looks_per_pass: 2_000,
+        }
+    }
 }

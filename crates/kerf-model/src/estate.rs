@@ -1,11 +1,14 @@
 //! What disruption decides from: the snapshot, and beside each node and pool what only disruption asks of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever};
 
-use crate::{churn::ChurnControls, snapshot::Snapshot};
+use crate::{
+    churn::{ChurnControls, GracePeriod},
+    snapshot::{Node, Pool, Snapshot},
+};
 
 /// The cluster at one moment. What it says depends on nothing but its fields, the time included.
 #[derive(Clone, Debug)]
@@ -26,8 +29,6 @@ pub struct Standing {
     pub provider_id: String,
     /// A command that was started before is not through with it.
     pub in_queue: bool,
-    /// Marked by a command, or its claim is being deleted or its instance terminated.
-    pub leaving: bool,
     /// The instance is being terminated: it no longer counts as a node of its pool.
     pub instance_terminating: bool,
     /// Pods that were planned onto it are still on their way until then.
@@ -78,14 +79,68 @@ pub enum Obstacle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub i64);
 
+impl Estate {
+    /// Every node with how it stands, in the snapshot's order.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<Node>, &Standing)> {
+        self.snapshot.nodes.iter().zip(&self.standings)
+    }
+}
+
+impl Standing {
+    /// Since when no pod has come or gone. `None` while the node is not initialised.
+    pub fn quiet_since(&self) -> Option<Timestamp> {
+        self.initialized_at.map(|initialized| self.last_pod_event.unwrap_or(initialized))
+    }
+}
+
+impl Rules {
+    pub fn is_static(&self) -> bool {
+        self.replicas.is_some()
+    }
+
+    /// Whether the node takes no pods that consolidation would move: it is within `consolidateAfter` or the grace period.
+    pub fn is_settling(&self, standing: &Standing, now: Timestamp) -> bool {
+        let busy_until =
+            self.consolidate_after.as_duration().and_then(|it| self.rest(standing, it));
+        busy_until.max(self.grace_until(standing)).is_some_and(|until| now < until)
+    }
+
+    /// Until when the node is left out of consolidation because a pod came or went.
+    pub fn grace_until(&self, standing: &Standing) -> Option<Timestamp> {
+        match self.controls.grace_period {
+            GracePeriod::Off => None,
+            GracePeriod::For(length) => self.rest(standing, length),
+        }
+    }
+
+    /// When so much time has passed since a pod came or went. Static pools know no such rest, and no time at all has no
+    /// end: a clock that runs behind must not make it one.
+    fn rest(&self, standing: &Standing, length: Duration) -> Option<Timestamp> {
+        if self.is_static() || length.is_zero() {
+            return None;
+        }
+        let length = SignedDuration::try_from(length).unwrap_or(SignedDuration::MAX);
+        Some(standing.quiet_since()?.checked_add(length).unwrap_or(Timestamp::MAX))
+    }
+}
+
 impl Cost {
     pub const ONE: Self = Self(1 << 27);
-    /// However important a pod is, it counts for at most ten.
+    /// However important a pod is, it counts for at most ten; however unimportant, for no less than minus ten.
     pub const MOST: Self = Self(10 << 27);
 
     /// For metrics and display only.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / Self::ONE.0 as f64
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Nothing pays for itself: what would be negative counts as nothing.
+    pub fn at_least_zero(self) -> Self {
+        self.max(Self(0))
     }
 }
 
@@ -96,8 +151,8 @@ pub struct Rules {
     pub replicas: Option<i64>,
     /// `spec.limits.nodes`.
     pub node_limit: Option<u64>,
-    /// Whether its instance types are known; without them its nodes are no candidates.
-    pub has_instance_types: bool,
+    /// As the scheduler sees it. Without instance types they are unknown, and its nodes are no candidates.
+    pub pool: Arc<Pool>,
     pub policy: ConsolidationPolicy,
     pub consolidate_after: DurationOrNever,
     pub budgets: Vec<Budget>,

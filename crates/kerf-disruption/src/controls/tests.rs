@@ -319,7 +319,7 @@ fn rules(grace_period: &str, consolidate_after: &str) -> Rules {
     Rules {
         replicas: None,
         node_limit: None,
-        has_instance_types: true,
+        pool: Arc::default(),
         policy: kerf_api::ConsolidationPolicy::default(),
         consolidate_after: consolidate_after.parse().unwrap(),
         budgets: Vec::new(),
@@ -344,7 +344,7 @@ fn nodes_are_left_alone_for_a_while_after_a_pod_event() {
             expect,
             "{event:?} {now}"
         );
-        let settles = is_settling(&standing, &rules(period, "0s"), at(now));
+        let settles = rules(period, "0s").is_settling(&standing, at(now));
         assert_eq!(settles, until.is_some(), "{event:?} {now}");
     };
     check("30m", Some("02:00:00"), "02:00:10", Some("02:30:00"));
@@ -380,7 +380,7 @@ fn neither_unready_nodes_nor_static_pools_have_a_grace_period() {
         [(&recent, &dynamic, true), (&unready, &dynamic, false), (&recent, &fixed, false)]
     {
         assert_eq!(grace_period(standing, rules, at("02:10:00")).is_err(), bound);
-        assert_eq!(is_settling(standing, rules, at("02:10:00")), bound);
+        assert_eq!(rules.is_settling(standing, at("02:10:00")), bound);
     }
 }
 
@@ -402,7 +402,7 @@ fn destinations_rest_for_the_longer_of_both_times() {
         ("", "Never", "02:00:01", false),
         ("30m", "Never", "02:00:01", true),
     ] {
-        let result = is_settling(&standing, &rules(period, after), at(now));
+        let result = rules(period, after).is_settling(&standing, at(now));
         assert_eq!(result, settles, "{period:?} {after} {now}");
     }
 }

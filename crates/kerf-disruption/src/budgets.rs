@@ -1,0 +1,198 @@
+//! How many nodes of a pool may be disrupted at a time.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kerf_api::{Budget, DisruptionReason};
+use kerf_model::estate::Estate;
+
+use crate::cron::{CronError, Schedule};
+
+/// How far the budgets of a pool let disruption go, for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Initialised nodes of the pool, of which percentages are taken.
+    pub nodes: u32,
+    /// Of those, the ones that are not ready or on their way out, whatever the reason.
+    pub disrupting: u32,
+    /// What the strictest budget that is active allows at a time, [`Allowance::UNLIMITED`] without one.
+    pub allowed: u32,
+}
+
+/// What is wrong with a budget. It allows nothing then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    #[error("reading the schedule {schedule:?} of a budget: {source}")]
+    Schedule { schedule: String, source: CronError },
+    #[error("a budget has a schedule or a duration, and needs both")]
+    HalfAWindow,
+    #[error("{0:?} is neither a number of nodes nor a percentage")]
+    Nodes(String),
+}
+
+impl Allowance {
+    /// As Karpenter's metric shows it.
+    pub const UNLIMITED: u32 = i32::MAX.cast_unsigned();
+
+    /// How many more may go.
+    pub fn left(&self) -> u32 {
+        self.allowed.saturating_sub(self.disrupting)
+    }
+}
+
+/// The allowance of every pool for this reason.
+pub fn allowances(estate: &Estate, reason: DisruptionReason) -> BTreeMap<String, Allowance> {
+    let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for (node, standing) in estate.nodes() {
+        let Some(pool) = node.pool.as_deref().filter(|_| node.claim.is_some()) else { continue };
+        if node.initialized && !standing.instance_terminating {
+            let (nodes, disrupting) = counts.entry(pool).or_default();
+            *nodes += 1;
+            *disrupting += u32::from(!standing.ready || node.deleting);
+        }
+    }
+    let allowance = |(name, rules): (&String, &kerf_model::estate::Rules)| {
+        let (nodes, disrupting) = counts.get(name.as_str()).copied().unwrap_or_default();
+        // A budget that cannot be read might have been the one that forbids.
+        let allowed = allowed(&rules.budgets, reason, nodes, estate.now).unwrap_or(0);
+        (name.clone(), Allowance { nodes, disrupting, allowed })
+    };
+    estate.pools.iter().map(allowance).collect()
+}
+
+/// What the budgets allow for this reason among so many nodes.
+pub fn allowed(
+    budgets: &[Budget],
+    reason: DisruptionReason,
+    nodes: u32,
+    now: Timestamp,
+) -> Result<u32, BudgetError> {
+    let mut least = Allowance::UNLIMITED;
+    for budget in budgets {
+        let value = value(budget, nodes, now)?;
+        if budget.reasons.as_ref().is_none_or(|reasons| reasons.contains(&reason)) {
+            least = least.min(value);
+        }
+    }
+    Ok(least)
+}
+
+fn value(budget: &Budget, nodes: u32, now: Timestamp) -> Result<u32, BudgetError> {
+    if !is_active(budget, now)? {
+        return Ok(Allowance::UNLIMITED);
+    }
+    let wrong = || BudgetError::Nodes(budget.nodes.clone());
+    let value = match budget.nodes.strip_suffix('%') {
+        Some(percent) => {
+            let percent: u64 = percent.parse().map_err(|_| wrong())?;
+            (percent.saturating_mul(nodes.into())).div_ceil(100)
+        }
+        None => budget.nodes.parse().map_err(|_| wrong())?,
+    };
+    Ok(u32::try_from(value).map_or(Allowance::UNLIMITED, |value| value.min(Allowance::UNLIMITED)))
+}
+
+/// A budget holds from a hit of its schedule on and is over when its duration has passed.
+fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, BudgetError> {
+    let (schedule, duration) = match (&budget.schedule, &budget.duration) {
+        (None, None) => return Ok(true),
+        (Some(schedule), Some(duration)) => (schedule, duration.as_duration()),
+        _ => return Err(BudgetError::HalfAWindow),
+    };
+    let parsed: Schedule = schedule
+        .parse()
+        .map_err(|source| BudgetError::Schedule { schedule: schedule.clone(), source })?;
+    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    let since = now.checked_sub(duration).unwrap_or(Timestamp::MIN);
+    Ok(parsed.last_hit(since, now).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DisruptionReason::{Drifted, Empty, Underutilized};
+
+    const NOW: &str = "2026-03-04T12:00:00Z";
+
+    fn budget(nodes: &str) -> Budget {
+        Budget { nodes: nodes.to_owned(), schedule: None, duration: None, reasons: None }
+    }
+
+    fn window(nodes: &str, schedule: &str, duration: &str) -> Budget {
+        let duration = Some(duration.parse().unwrap());
+        Budget { schedule: Some(schedule.to_owned()), duration, ..budget(nodes) }
+    }
+
+    fn only(reasons: &[DisruptionReason], budget: Budget) -> Budget {
+        Budget { reasons: Some(reasons.to_vec()), ..budget }
+    }
+
+    fn check(budgets: &[Budget], nodes: u32, expect: [Option<u32>; 3]) {
+        let got = [Underutilized, Empty, Drifted]
+            .map(|reason| allowed(budgets, reason, nodes, NOW.parse().unwrap()).ok());
+        assert_eq!(got, expect, "{budgets:?} of {nodes}");
+    }
+
+    #[test]
+    fn the_strictest_active_budget_counts() {
+        let unlimited = Some(Allowance::UNLIMITED);
+        let all = |value: u32| [Some(value); 3];
+        check(&[], 10, [unlimited; 3]);
+        check(&[budget("3")], 10, all(3));
+        check(&[budget("3"), budget("2")], 10, all(2));
+        check(&[budget("0")], 10, all(0));
+        // Percentages are rounded up.
+        check(&[budget("10%")], 0, all(0));
+        check(&[budget("10%")], 1, all(1));
+        check(&[budget("10%")], 12, all(2));
+        check(&[budget("0%")], 12, all(0));
+        check(&[budget("100%")], 12, all(12));
+        check(&[budget("99%")], u32::MAX, [unlimited; 3]);
+        // Reasons.
+        check(&[only(&[Empty], budget("1"))], 10, [unlimited, Some(1), unlimited]);
+        check(
+            &[budget("5"), only(&[Empty, Drifted], budget("1"))],
+            10,
+            [Some(5), Some(1), Some(1)],
+        );
+        check(&[only(&[], budget("1"))], 10, [unlimited; 3]);
+    }
+
+    #[test]
+    fn budgets_hold_within_their_window() {
+        let unlimited = Some(Allowance::UNLIMITED);
+        for (schedule, duration, active) in [
+            ("0 12 * * *", "1m", true),
+            ("0 11 * * *", "1h1m", true),
+            // Over to the second: a hit exactly this long ago no longer counts.
+            ("0 11 * * *", "1h", false),
+            ("1 12 * * *", "10h", false),
+            ("@daily", "12h", false),
+            ("@daily", "12h1m", true),
+            // Longer than the time between two hits is always.
+            ("@daily", "25h", true),
+            ("0 0 1 1 *", "8760h", true),
+        ] {
+            let expect = if active { Some(1) } else { unlimited };
+            check(&[window("1", schedule, duration)], 10, [expect; 3]);
+        }
+    }
+
+    #[test]
+    fn a_budget_that_cannot_be_read_forbids_everything() {
+        let bad_schedule = window("1", "* * * *", "1h");
+        for bad in [
+            budget("ten"),
+            budget("-1"),
+            budget("%"),
+            budget(""),
+            bad_schedule.clone(),
+            Budget { duration: None, ..window("1", "@daily", "1h") },
+            Budget { schedule: None, ..window("1", "@daily", "1h") },
+            // Even when it is about another reason.
+            only(&[], bad_schedule),
+        ] {
+            check(&[budget("3"), bad], 10, [None; 3]);
+        }
+    }
+}

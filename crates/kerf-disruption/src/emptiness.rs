@@ -1,0 +1,35 @@
+//! Nodes that nobody would miss.
+
+use crate::{
+    blocked::Blocked,
+    candidates::{by_savings_ratio, check_empty},
+    command::{Candidate, Command, Method},
+    pass::{Look, spend},
+};
+
+const METHOD: Method = Method::Emptiness;
+
+/// All that the budgets allow, in one command. No pod has to find a place, so nothing is tried out.
+pub(crate) fn look(look: &mut Look<'_>, graceful: &[Candidate]) {
+    let mut empty = Vec::new();
+    for candidate in graceful {
+        match check_empty(look.estate, candidate) {
+            Ok(()) => empty.push(candidate.clone()),
+            Err(Blocked::NotEmpty { .. } | Blocked::StaticPool) => {}
+            Err(why) => look.refuse(candidate, METHOD, why),
+        }
+    }
+    look.found.eligible.insert(METHOD, empty.len());
+    by_savings_ratio(&mut empty);
+    let mut allowances = look.allowances(METHOD);
+    let mut taken = Vec::new();
+    for candidate in empty {
+        match spend(&mut allowances, &candidate, METHOD) {
+            Ok(()) => taken.push(candidate),
+            Err(why) => look.refuse(&candidate, METHOD, why),
+        }
+    }
+    if !taken.is_empty() {
+        look.found.commands.push(Command::removal(METHOD, taken));
+    }
+}

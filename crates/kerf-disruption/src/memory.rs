@@ -1,0 +1,126 @@
+//! What one pass leaves to the next: where the search stopped, and what is known to be fruitless.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    command::{Command, Method},
+    fingerprint::Fingerprint,
+};
+
+/// Handed from pass to pass by whoever makes them. It may be dropped at any time: the next pass then looks at everything.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    rounds: BTreeMap<Method, Round>,
+    /// The method whose last command did not survive validation.
+    rejected: Option<Method>,
+}
+
+/// When a method looked at what, always in vain: what it finds ends the pass.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Round {
+    /// By node, the last pass that looked at it.
+    looked: BTreeMap<String, u64>,
+    pass: u64,
+    /// The first pass that saw the estate as it is now. What was looked at since need not be looked at again.
+    first: u64,
+    estate: Option<(Fingerprint, Timestamp)>,
+}
+
+impl Memory {
+    /// To be told when a command of a pass was no longer right when it was looked at again. The next pass begins with the
+    /// methods after it, so that one that is wrong all the time does not keep the others from their turn.
+    pub fn reject(&mut self, command: &Command) {
+        self.rejected = Some(command.method);
+    }
+
+    pub(crate) fn take_rejected(&mut self) -> Option<Method> {
+        self.rejected.take()
+    }
+
+    /// To be called once by each pass of the method.
+    pub(crate) fn begin_pass(&mut self, method: Method, estate: Fingerprint, now: Timestamp) {
+        self.round(method).begin_pass(estate, now);
+    }
+
+    pub(crate) fn round(&mut self, method: Method) -> &mut Round {
+        self.rounds.entry(method).or_default()
+    }
+}
+
+impl Round {
+    /// Costs fall as nodes age, so even an estate that is the same is looked at again after a while.
+    const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+    fn begin_pass(&mut self, estate: Fingerprint, now: Timestamp) {
+        self.pass += 1;
+        let known = self.estate.is_some_and(|(known, since)| {
+            known == estate && now.duration_since(since) < Self::STALE_AFTER
+        });
+        if !known {
+            self.estate = Some((estate, now));
+            self.first = self.pass;
+        }
+    }
+
+    /// Whether looking at it again would find what was found before.
+    pub(crate) fn is_known(&self, name: &str) -> bool {
+        self.looked.get(name).is_some_and(|pass| *pass >= self.first)
+    }
+
+    /// What has not been looked at for the longest time comes first; what was never looked at before all else.
+    pub(crate) fn last_look(&self, name: &str) -> u64 {
+        self.looked.get(name).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn looked_at(&mut self, name: &str) {
+        self.looked.insert(name.to_owned(), self.pass);
+    }
+
+    /// Forgets the nodes that are no longer there.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.looked.retain(|name, _| is_there(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_looked_at_is_known_until_the_estate_changes_or_time_passes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut memory = Memory::default();
+        let mut look = |estate: u64, second: i64, name: &str| {
+            memory.begin_pass(Method::SingleNode, Fingerprint(estate), at(second));
+            let round = memory.round(Method::SingleNode);
+            let known = round.is_known(name);
+            round.looked_at(name);
+            known
+        };
+        assert!(!look(1, 0, "a"));
+        assert!(look(1, 10, "a"));
+        assert!(!look(1, 20, "b"));
+        assert!(look(1, 299, "a"));
+        assert!(!look(1, 300, "a"), "stale");
+        assert!(look(1, 310, "a"));
+        assert!(!look(2, 320, "a"), "changed");
+        assert!(!look(1, 330, "a"), "changed back");
+    }
+
+    #[test]
+    fn the_next_pass_goes_on_where_the_last_one_stopped() {
+        let mut memory = Memory::default();
+        let now = Timestamp::UNIX_EPOCH;
+        memory.begin_pass(Method::SingleNode, Fingerprint(1), now);
+        memory.round(Method::SingleNode).looked_at("a");
+        memory.begin_pass(Method::SingleNode, Fingerprint(2), now);
+        let round = memory.round(Method::SingleNode);
+        assert!(round.last_look("b") < round.last_look("a"));
+        round.looked_at("b");
+        assert!(round.last_look("a") < round.last_look("b"));
+        round.retain(|name| name == "a");
+        assert_eq!(round.last_look("b"), 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! One look at the whole estate: what to do next, and why not more.
+
+use std::collections::BTreeMap;
+
+use kerf_api::DisruptionReason;
+use kerf_model::estate::Estate;
+
+use crate::{
+    blocked::Blocked,
+    budgets::{self, Allowance},
+    candidates,
+    command::{Candidate, Command, Method},
+    drift, emptiness,
+    fingerprint::Fingerprint,
+    memory::Memory,
+    settings::Settings,
+};
+
+/// What a pass found.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// Of the first method that found something, independent of each other.
+    pub commands: Vec<Command>,
+    /// Nodes that were looked at and left alone. Those that a method has no business with are not listed.
+    pub refused: Vec<Refused>,
+    /// How many candidates each method had that was asked.
+    pub eligible: BTreeMap<Method, usize>,
+    /// For every pool and every reason that was asked for.
+    pub allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
+    /// Whether every candidate was looked at; otherwise the next pass goes on.
+    pub complete: bool,
+}
+
+/// A node that is left alone.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    pub node: String,
+    pub claim: Option<String>,
+    pub pool: Option<String>,
+    /// `None`: it is no candidate for any method.
+    pub method: Option<Method>,
+    pub why: Blocked,
+}
+
+/// Asks the methods in their order; the first that finds something ends the pass.
+pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
+    let skip = memory.take_rejected();
+    let mut found = Pass { complete: true, ..Pass::default() };
+    let graceful = found.survey(estate);
+    for reason in DisruptionReason::ALL {
+        found.allowances.insert(reason, budgets::allowances(estate, reason));
+    }
+    let allowances = found.allowances.values().flatten();
+    let fingerprint = Fingerprint::of(estate, allowances);
+    for method in Method::ALL.into_iter().filter(|method| Some(*method) > skip) {
+        let mut round = Look { estate, settings, memory, fingerprint, found: &mut found };
+        match method {
+            Method::Emptiness => emptiness::look(&mut round, &graceful),
+            Method::Drift => drift::look(&mut round),
+            Method::StaticDrift | Method::MultiNode | Method::SingleNode => {}
+        }
+        if !found.commands.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+/// What a method works with.
+pub(crate) struct Look<'p> {
+    pub(crate) estate: &'p Estate,
+    pub(crate) settings: &'p Settings,
+    pub(crate) memory: &'p mut Memory,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) found: &'p mut Pass,
+}
+
+impl Look<'_> {
+    /// What the budgets leave for the method, by pool. Taking from it is up to the caller.
+    pub(crate) fn allowances(&self, method: Method) -> BTreeMap<String, Allowance> {
+        self.found.allowances[&method.reason()].clone()
+    }
+
+    pub(crate) fn refuse(&mut self, candidate: &Candidate, method: Method, why: Blocked) {
+        self.found.refused.push(Refused {
+            node: candidate.node.name.clone(),
+            claim: candidate.node.claim.clone(),
+            pool: Some(candidate.pool.clone()),
+            method: Some(method),
+            why,
+        });
+    }
+}
+
+impl Pass {
+    /// The candidates of the methods that wait for every pod.
+    fn survey(&mut self, estate: &Estate) -> Vec<Candidate> {
+        let mut survey = Vec::new();
+        for (index, node) in estate.snapshot.nodes.iter().enumerate() {
+            match candidates::candidate(estate, index, Method::Emptiness) {
+                Ok(candidate) => survey.push(candidate),
+                Err(why) => self.refused.push(Refused {
+                    node: node.name.clone(),
+                    claim: node.claim.clone(),
+                    pool: node.pool.clone(),
+                    method: None,
+                    why,
+                }),
+            }
+        }
+        survey
+    }
+}
+
+/// Takes one node from what the budgets of its pool leave.
+pub(crate) fn spend(
+    allowances: &mut BTreeMap<String, Allowance>,
+    candidate: &Candidate,
+    method: Method,
+) -> Result<(), Blocked> {
+    let allowance = allowances.get_mut(&candidate.pool);
+    match allowance {
+        Some(allowance) if allowance.left() > 0 => {
+            allowance.disrupting += 1;
+            Ok(())
+        }
+        allowance => Err(Blocked::Budget {
+            pool: candidate.pool.clone(),
+            reason: method.reason(),
+            allowance: allowance.copied().unwrap_or_default(),
+        }),
+    }
+}

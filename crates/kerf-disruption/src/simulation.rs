@@ -1,0 +1,66 @@
+//! Trying a disruption out: where would everybody go?
+
+use kerf_model::estate::Estate;
+use kerf_scheduler::{Leaving, Options, Placement, PlannedClaim, Prober, Stop, Stopped};
+
+use crate::{
+    blocked::{Blocked, Homeless},
+    command::Candidate,
+    settings::Settings,
+};
+
+/// Answers what would happen without some nodes, for one estate. Shared between threads.
+#[derive(Debug)]
+pub(crate) struct Simulation<'e> {
+    prober: Prober<'e>,
+}
+
+/// A world in which every pod has a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) placements: Vec<Placement>,
+    pub(crate) claims: Vec<PlannedClaim>,
+}
+
+impl<'e> Simulation<'e> {
+    /// As consolidation sees it: nodes that are still settling take no pods that it would move.
+    pub(crate) fn of_consolidation(estate: &'e Estate, settings: &Settings) -> Self {
+        let options = Options { honor_settling: true, ..settings.scheduling.clone() };
+        Self { prober: Prober::new(&estate.snapshot, &options) }
+    }
+
+    pub(crate) fn of_drift(estate: &'e Estate, settings: &Settings) -> Self {
+        let options = Options { honor_settling: false, ..settings.scheduling.clone() };
+        Self { prober: Prober::new(&estate.snapshot, &options) }
+    }
+
+    /// The world without these nodes, however many new ones that takes.
+    pub(crate) fn without(&self, candidates: &[&Candidate]) -> Result<Outcome, Blocked> {
+        self.probe(candidates, &Stop::default())
+    }
+
+    fn probe(&self, candidates: &[&Candidate], stop: &Stop) -> Result<Outcome, Blocked> {
+        let leaving: Vec<_> = candidates
+            .iter()
+            .map(|candidate| Leaving { node: candidate.index, pods: &candidate.moving })
+            .collect();
+        let plan = self.prober.probe(&leaving, stop);
+        match plan.stopped {
+            Some(Stopped::NewClaims { most }) => {
+                return Err(Blocked::MultipleReplacements { needed: most + 1 });
+            }
+            Some(Stopped::Price { at_least, below }) => {
+                return Err(Blocked::NotCheaper { price: below, cheapest: Some(at_least) });
+            }
+            None => {}
+        }
+        let homeless: Vec<_> = plan
+            .losses()
+            .map(|loss| Homeless { pod: loss.pod.key(), refusal: loss.refusal.clone() })
+            .collect();
+        if !homeless.is_empty() {
+            return Err(Blocked::NoFeasibleSchedule { pods: homeless });
+        }
+        Ok(Outcome { placements: plan.placements, claims: plan.claims })
+    }
+}

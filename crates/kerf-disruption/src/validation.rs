@@ -1,0 +1,134 @@
+//! Whether a command is still right a while after it was found.
+
+use kerf_model::estate::Estate;
+use kerf_scheduler::PlannedClaim;
+
+use crate::{
+    blocked::Blocked,
+    budgets::allowances,
+    candidates::{candidate, check_empty, check_underutilized},
+    command::{Candidate, Command, Method, Replacement},
+    pass::spend,
+    settings::Settings,
+    simulation::Simulation,
+};
+
+/// A command that is still right.
+#[derive(Clone, Debug)]
+pub struct Validated {
+    pub command: Command,
+    /// Nodes that it no longer has. Only a command that removes empty nodes can do without some.
+    pub dropped: Vec<(Candidate, Blocked)>,
+}
+
+/// A command that is no longer right.
+#[derive(Clone, Debug)]
+pub struct Invalid {
+    /// One of the `Validation` reasons.
+    pub why: Blocked,
+    /// How many nodes that concerns, as Karpenter's metric counts them.
+    pub failures: usize,
+}
+
+/// Looks at a command again, with the estate as it is now.
+pub fn validate(
+    command: &Command,
+    estate: &Estate,
+    settings: &Settings,
+) -> Result<Validated, Invalid> {
+    match command.method {
+        Method::Emptiness => still_empty(command, estate),
+        Method::MultiNode | Method::SingleNode => still_underutilized(command, estate, settings),
+        Method::StaticDrift | Method::Drift => {
+            Ok(Validated { command: command.clone(), dropped: Vec::new() })
+        }
+    }
+}
+
+fn still_empty(command: &Command, estate: &Estate) -> Result<Validated, Invalid> {
+    let mut allowances = allowances(estate, command.reason());
+    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+    for old in &command.candidates {
+        let again = again(estate, old, command.method)
+            .and_then(|new| check_empty(estate, &new).map(|()| new))
+            .and_then(|new| spend(&mut allowances, &new, command.method).map(|()| new));
+        match again {
+            Ok(new) => kept.push(new),
+            Err(why) => dropped.push((old.clone(), why)),
+        }
+    }
+    if kept.is_empty() {
+        let only_budgets = |(_, why): &(_, Blocked)| {
+            matches!(why, Blocked::Budget { .. } | Blocked::Nominated { .. })
+        };
+        let why = if dropped.iter().any(only_budgets) {
+            Blocked::ValidationBudget
+        } else {
+            Blocked::ValidationChurn
+        };
+        return Err(Invalid { why, failures: dropped.len() });
+    }
+    Ok(Validated { command: Command::removal(command.method, kept), dropped })
+}
+
+fn still_underutilized(
+    command: &Command,
+    estate: &Estate,
+    settings: &Settings,
+) -> Result<Validated, Invalid> {
+    let failed = |why| Invalid { why, failures: command.candidates.len() };
+    let mut allowances = allowances(estate, command.reason());
+    let mut fresh = Vec::new();
+    for old in &command.candidates {
+        let new = again(estate, old, command.method)
+            .and_then(|new| check_underutilized(estate, &new).map(|()| new))
+            .map_err(|why| match why {
+                Blocked::Nominated { .. } => failed(Blocked::ValidationBudget),
+                _ => failed(Blocked::ValidationChurn),
+            })?;
+        spend(&mut allowances, &new, command.method)
+            .map_err(|_| failed(Blocked::ValidationBudget))?;
+        fresh.push(new);
+    }
+    let simulation = Simulation::of_consolidation(estate, settings);
+    let candidates: Vec<_> = fresh.iter().collect();
+    let outcome =
+        simulation.without(&candidates).map_err(|_| failed(Blocked::ValidationSchedule))?;
+    let replacements = match (&command.replacements[..], &outcome.claims[..]) {
+        ([], []) => Vec::new(),
+        ([Replacement::Planned(old)], [new]) => {
+            vec![Replacement::Planned(
+                still_fits(old, new).ok_or_else(|| failed(Blocked::ValidationSchedule))?,
+            )]
+        }
+        _ => return Err(failed(Blocked::ValidationSchedule)),
+    };
+    let command = Command {
+        candidates: fresh,
+        replacements,
+        placements: outcome.placements,
+        ..command.clone()
+    };
+    Ok(Validated { command, dropped: Vec::new() })
+}
+
+/// The claim as it was chosen, for the pods as they are now. `None`: some of its types would no longer do.
+fn still_fits(old: &PlannedClaim, new: &PlannedClaim) -> Option<PlannedClaim> {
+    let still_there = |name: &str| new.instance_types.iter().any(|one| one.name() == name);
+    if !old.instance_types.iter().all(|one| still_there(one.name())) {
+        return None;
+    }
+    Some(PlannedClaim {
+        requirements: old.requirements.merged(&new.requirements),
+        instance_types: old.instance_types.clone(),
+        price: old.price,
+        ..new.clone()
+    })
+}
+
+/// The same node as a candidate now.
+fn again(estate: &Estate, old: &Candidate, method: Method) -> Result<Candidate, Blocked> {
+    let same = |index: &usize| estate.standings[*index].provider_id == old.provider_id;
+    let index = (0..estate.standings.len()).find(same).ok_or(Blocked::NoNode)?;
+    candidate(estate, index, method)
+}

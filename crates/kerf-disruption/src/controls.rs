@@ -17,7 +17,7 @@ use kerf_model::{
     resources::{CPU, MEMORY},
 };
 
-use crate::Blocked;
+use crate::{Blocked, exact::greatest_common_divisor};
 
 pub use lifetime::Lifetime;
 pub use stakes::{Stake, Stakes};
@@ -90,12 +90,4 @@ impl Used {
         let sum = cpu.0.saturating_mul(memory.1).saturating_add(memory.0.saturating_mul(cpu.1));
         (sum, cpu.1.saturating_mul(memory.1).saturating_mul(2))
     }
-}
-
-/// Of two numbers of which the second is not zero.
-fn greatest_common_divisor(mut a: i128, mut b: i128) -> i128 {
-    while a != 0 {
-        (a, b) = (b % a, a);
-    }
-    b
 }

@@ -3,6 +3,7 @@
 //! Everything here is a function of an [`Estate`](kerf_model::estate::Estate) and [`Settings`]: no client, no clock,
 //! no randomness. The live loop, its validation, `kerf plan`, `kerf explain` and simulations all come through here.
 
+pub mod balanced;
 mod blocked;
 pub mod budgets;
 mod candidates;
@@ -12,9 +13,12 @@ mod costs;
 mod cron;
 mod drift;
 mod emptiness;
+mod exact;
 mod fingerprint;
 mod memory;
 mod pass;
+mod promise;
+mod replacement;
 mod search;
 mod settings;
 mod simulation;
@@ -27,5 +31,7 @@ pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};
 pub use cron::CronError;
 pub use memory::Memory;
 pub use pass::{Pass, Refused, pass};
+pub use promise::Launched;
+pub use replacement::{Purchase, purchase};
 pub use settings::Settings;
 pub use validation::{Invalid, Validated, validate};

@@ -118,8 +118,15 @@ impl InstanceType {
     /// The most one would pay if the provider took the worst offering of the capacity type that it
     /// will prefer: reserved, then spot, then on-demand. [`Price::MAX`] when it cannot be bought.
     pub fn worst_launch_price(&self, requirements: &Requirements, labels: &KnownLabels) -> Price {
-        let serving =
-            || self.available_offerings().filter(|offering| offering.serves(requirements, labels));
+        let serving = || {
+            // A reservation that is used up still stands there with its price of next to nothing.
+            let exhausted = |offering: &Offering| {
+                offering.capacity_type() == Some(RESERVED) && offering.reservation_capacity == 0
+            };
+            self.available_offerings()
+                .filter(move |offering| !exhausted(offering))
+                .filter(|offering| offering.serves(requirements, labels))
+        };
         [RESERVED, SPOT, ON_DEMAND]
             .into_iter()
             .find_map(|capacity_type| {

@@ -12,7 +12,11 @@
 //! * With a registration delay the instance exists for a while in this process only. [`KwokProvider::resume`] makes
 //!   up for a process that ended in that time.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
@@ -38,7 +42,7 @@ mod instance;
 mod launches;
 
 pub use catalogue::generated;
-pub use catalogue_file::{CatalogueFileError, from_file, from_json};
+pub use catalogue_file::{CatalogueError, CatalogueFileError, from_file, from_json};
 
 /// The conditions under which a node is replaced by node repair.
 const REPAIR_POLICIES: [RepairPolicy; 2] = [
@@ -46,10 +50,13 @@ const REPAIR_POLICIES: [RepairPolicy; 2] = [
     RepairPolicy { condition: "Ready", status: "Unknown", toleration: Duration::from_mins(10) },
 ];
 
+/// What can be launched.
+type Catalogue = Arc<[Arc<InstanceType>]>;
+
 /// Launches simulated nodes.
 pub struct KwokProvider {
     client: Client,
-    instance_types: Arc<[Arc<InstanceType>]>,
+    catalogue: RwLock<Catalogue>,
     node_classes: [NodeClassKind; 1],
     rules: LabelRules,
     known_labels: KnownLabels,
@@ -66,7 +73,7 @@ impl KwokProvider {
             rules,
             launches: Launches::default(),
             client,
-            instance_types: instance_types.into_iter().map(Arc::new).collect(),
+            catalogue: RwLock::new(instance_types.into_iter().map(Arc::new).collect()),
             node_classes: [NodeClassKind {
                 group: KWOK_GROUP.to_owned(),
                 version: "v1alpha1".to_owned(),
@@ -97,6 +104,17 @@ impl KwokProvider {
         Ok(resumed)
     }
 
+    /// From now on these are the instance types, at these prices. Their labels are to be those of the ones before, from
+    /// which the label rules were made.
+    pub fn offer(&self, instance_types: impl IntoIterator<Item = InstanceType>) {
+        let catalogue = instance_types.into_iter().map(Arc::new).collect();
+        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
+    }
+
+    fn catalogue(&self) -> Catalogue {
+        Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
@@ -113,7 +131,8 @@ impl KwokProvider {
     /// The Node that suits the claim best, and how long it takes to appear.
     async fn design(&self, claim: &NodeClaim) -> Result<(Node, Duration), ProviderError> {
         let class = self.node_class(claim).await?;
-        let choice = instance::choose(claim, &self.instance_types, &self.known_labels)?;
+        let catalogue = self.catalogue();
+        let choice = instance::choose(claim, &catalogue, &self.known_labels)?;
         let delay = class.spec.node_registration_delay.as_ref();
         Ok((instance::node(claim, choice), delay.map(GoDuration::as_duration).unwrap_or_default()))
     }
@@ -210,7 +229,7 @@ impl CloudProvider for KwokProvider {
         &self,
         _pool: &NodePool,
     ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError> {
-        Ok(Arc::clone(&self.instance_types))
+        Ok(self.catalogue())
     }
 
     async fn drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {

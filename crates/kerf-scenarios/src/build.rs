@@ -4,9 +4,10 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisru
 use kerf_api::{KwokNodeClass, NodePool};
 use serde_json::{Value, json};
 
-/// A pool of on-demand Linux machines, with `changes` merged into its spec.
+/// A pool of on-demand Linux machines that are left alone once they run, with `changes` merged into its spec.
 pub fn pool(name: &str, changes: &Value) -> NodePool {
     let mut spec = json!({
+        "disruption": {"consolidateAfter": "Never"},
         "template": {"spec": {
             "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
             "requirements": [
@@ -81,6 +82,6 @@ fn merge(into: &mut Value, changes: &Value) {
     }
 }
 
-fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+pub(crate) fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap_or_else(|error| panic!("a builder is wrong: {error}"))
 }

@@ -7,7 +7,9 @@
 pub mod build;
 mod operator;
 pub mod scenarios;
+mod scope;
 mod world;
 
 pub use operator::OperatorHandle;
+pub use scope::SharedCluster;
 pub use world::{Stage, World};

@@ -3,6 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_runtime::Clock;
@@ -13,10 +14,14 @@ use kube::{
     core::ApiResource,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::OperatorHandle;
+use crate::{
+    OperatorHandle,
+    build::object,
+    scope::{Scope, SharedCluster},
+};
 
 /// Longer than anything takes, in virtual and in real time.
 const VIRTUAL_PATIENCE: Duration = Duration::from_hours(2);
@@ -25,8 +30,13 @@ const REAL_PATIENCE: Duration = Duration::from_mins(2);
 /// Where a story is played.
 #[derive(Debug)]
 pub enum Stage {
-    Testbed { testbed: Testbed, actors: actors::Running },
+    Testbed {
+        testbed: Testbed,
+        actors: actors::Running,
+    },
     Real(Box<ControlPlane>),
+    /// A real cluster that other stories use as well.
+    Shared(&'static SharedCluster),
 }
 
 #[derive(Debug)]
@@ -34,6 +44,7 @@ pub struct World {
     stage: Stage,
     settings: Settings,
     operator: Option<OperatorHandle>,
+    scope: Option<Scope>,
 }
 
 /// A kind that the helpers below can handle.
@@ -68,21 +79,37 @@ impl World {
             testbed.clock().clone(),
             settings.clone(),
         );
-        Self { stage: Stage::Testbed { testbed, actors }, settings, operator: Some(operator) }
+        let stage = Stage::Testbed { testbed, actors };
+        Self { stage, settings, operator: Some(operator), scope: None }
     }
 
     /// A fresh cluster with Kerf's CRDs on a real control plane.
     pub async fn on_control_plane(settings: Settings) -> Self {
-        let cluster = ControlPlane::start().await.unwrap_or_else(|error| panic!("{error}"));
-        let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
-        let applied = cluster.kubectl_with_input(&["apply", "-f", "-"], crds).await;
-        let applied = applied.unwrap_or_else(|error| panic!("kubectl: {error}"));
-        assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+        let cluster = start_control_plane().await;
         Self::with_operator(Stage::Real(Box::new(cluster)), settings).await
     }
 
+    /// A place of its own in the real cluster that the stories of this process share, with the operator that runs there.
+    pub async fn on_shared_control_plane() -> Self {
+        let (stage, scope) = (Stage::Shared(SharedCluster::get()), Scope::next());
+        let namespace = object(json!({"metadata": {"name": scope.namespace()}}));
+        let account = object(json!({
+            "metadata": {"name": "default", "namespace": scope.namespace()},
+        }));
+        let world = Self { stage, settings: Settings::default(), operator: None, scope: None };
+        world.create::<Namespace>(namespace).await;
+        // Admission refuses every pod until its namespace has this.
+        world
+            .until("pods are admitted", async |world: &Self| {
+                let found = world.get::<ServiceAccount>(&account).await;
+                found.ok_or_else(|| "there is no service account".to_owned())
+            })
+            .await;
+        Self { scope: Some(scope), ..world }
+    }
+
     async fn with_operator(stage: Stage, settings: Settings) -> Self {
-        let mut world = Self { stage, settings, operator: None };
+        let mut world = Self { stage, settings, operator: None, scope: None };
         world.start_operator().await;
         world
     }
@@ -95,13 +122,14 @@ impl World {
         match &self.stage {
             Stage::Testbed { testbed, .. } => testbed.client(),
             Stage::Real(cluster) => cluster.client(),
+            Stage::Shared(shared) => shared.cluster.client(),
         }
     }
 
     pub fn clock(&self) -> Clock {
         match &self.stage {
             Stage::Testbed { testbed, .. } => testbed.clock().clone(),
-            Stage::Real(_) => Clock::system(),
+            Stage::Real(_) | Stage::Shared(_) => Clock::system(),
         }
     }
 
@@ -113,13 +141,17 @@ impl World {
     pub fn event_log(&self) -> EventLog {
         match &self.stage {
             Stage::Testbed { testbed, .. } => testbed.event_log(),
-            Stage::Real(_) => panic!("a real control plane keeps no log of all writes"),
+            _ => panic!("a real control plane keeps no log of all writes"),
         }
     }
 
     /// The operator's metrics in text form.
     pub fn metrics(&self) -> String {
-        self.operator.as_ref().map(|operator| operator.metrics.text()).unwrap_or_default()
+        match (&self.operator, &self.stage) {
+            (Some(operator), _) => operator.metrics.text(),
+            (None, Stage::Shared(shared)) => shared.metrics.text(),
+            (None, _) => String::new(),
+        }
     }
 
     pub async fn start_operator(&mut self) {
@@ -139,17 +171,27 @@ impl World {
         }
     }
 
+    /// Creates an object; the one that is returned may have another name.
     pub async fn create<K: Kind>(&self, object: K) -> K {
-        let value = serde_json::to_value(&object).and_then(serde_json::from_value);
+        let value = serde_json::to_value(&object).and_then(|mut value| {
+            if let Some(scope) = &self.scope {
+                scope.rename(&mut value);
+            }
+            serde_json::from_value(value)
+        });
         let value: DynamicObject =
             value.unwrap_or_else(|error| panic!("writing {object:?}: {error}"));
-        let created = self.api_of(&object).create(&PostParams::default(), &value).await;
+        let created = self.api::<K>(value.namespace()).create(&PostParams::default(), &value).await;
         typed(&created.unwrap_or_else(|error| panic!("creating {object:?}: {error}")))
     }
 
+    /// The story's objects of a kind.
     pub async fn list<K: Kind>(&self) -> Vec<K> {
-        let listed = Api::<K>::all(self.client()).list(&ListParams::default()).await;
-        listed.unwrap_or_else(|error| panic!("listing: {error}")).items
+        let api: Api<DynamicObject> = Api::all_with(self.client(), &ApiResource::erase::<K>(&()));
+        let listed = api.list(&ListParams::default()).await;
+        let listed = listed.unwrap_or_else(|error| panic!("listing: {error}")).items;
+        let own = |object: &&DynamicObject| self.scope.as_ref().is_none_or(|it| it.holds(object));
+        listed.iter().filter(own).map(typed).collect()
     }
 
     /// The only object of its kind.
@@ -217,13 +259,13 @@ impl World {
                     panic!("{last}\n{timed_out}");
                 }
             }
-            Stage::Real(cluster) => {
+            Stage::Real(_) | Stage::Shared(_) => {
                 let end = Instant::now() + REAL_PATIENCE;
                 while answer.is_none() {
                     match ask(self).await {
                         Ok(value) => answer = Some(value),
                         Err(error) if Instant::now() > end => {
-                            let dump = dump(cluster).await;
+                            let dump = self.dump().await;
                             panic!("waited in vain until {what}: {error}\nthe cluster:\n{dump}");
                         }
                         Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -238,14 +280,35 @@ impl World {
     pub async fn pass(&self, time: Duration) {
         match &self.stage {
             Stage::Testbed { .. } => tokio::time::sleep(time).await,
-            Stage::Real(_) => panic!("time does not pass at will on a real control plane"),
+            _ => panic!("time does not pass at will on a real control plane"),
         }
+    }
+
+    /// What a real cluster looks like; of a shared one, the lines that name this story.
+    async fn dump(&self) -> String {
+        let cluster = match &self.stage {
+            Stage::Testbed { .. } => return String::new(),
+            Stage::Real(cluster) => cluster,
+            Stage::Shared(shared) => &shared.cluster,
+        };
+        let kinds = "nodepools,nodeclaims,nodes,pods,events";
+        let seen = match cluster.kubectl(&["get", kinds, "-A", "-o", "wide"]).await {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Err(error) => return format!("kubectl: {error}"),
+        };
+        let Some(scope) = &self.scope else { return seen };
+        let own = seen.lines().filter(|line| line.contains(scope.namespace()));
+        own.collect::<Vec<_>>().join("\n")
     }
 
     /// Whether a kind has namespaces is known to its type; here it follows from the object, so that one helper serves all.
     fn api_of<K: Kind>(&self, object: &K) -> Api<DynamicObject> {
+        self.api::<K>(object.namespace())
+    }
+
+    fn api<K: Kind>(&self, namespace: Option<String>) -> Api<DynamicObject> {
         let resource = ApiResource::erase::<K>(&());
-        match object.namespace() {
+        match namespace {
             Some(namespace) => Api::namespaced_with(self.client(), &namespace, &resource),
             None => Api::all_with(self.client(), &resource),
         }
@@ -257,10 +320,12 @@ fn typed<K: Kind>(object: &DynamicObject) -> K {
     value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"))
 }
 
-async fn dump(cluster: &ControlPlane) -> String {
-    let kinds = "nodepools,nodeclaims,nodes,pods,events";
-    match cluster.kubectl(&["get", kinds, "-A", "-o", "wide"]).await {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Err(error) => format!("kubectl: {error}"),
-    }
+/// A real cluster with Kerf's CRDs.
+pub(crate) async fn start_control_plane() -> ControlPlane {
+    let cluster = ControlPlane::start().await.unwrap_or_else(|error| panic!("{error}"));
+    let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
+    let applied = cluster.kubectl_with_input(&["apply", "-f", "-"], crds).await;
+    let applied = applied.unwrap_or_else(|error| panic!("kubectl: {error}"));
+    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    cluster
 }

@@ -26,6 +26,7 @@ mod api;
 mod dump;
 mod faults;
 mod log;
+mod observe;
 mod random;
 mod serve;
 mod service;
@@ -36,6 +37,7 @@ pub use api::{
 };
 pub use faults::{Fault, Faults, Matching};
 pub use log::{Entry, EventLog, Write};
+pub use observe::{Observation, Observer};
 pub use random::Random;
 pub use serve::Served;
 pub use service::ApiService;

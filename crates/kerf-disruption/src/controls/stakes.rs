@@ -8,7 +8,10 @@ use kerf_model::{
     estate::{Cost, Rules},
 };
 
-use crate::{Blocked, Candidate};
+use crate::{
+    Blocked, Candidate,
+    exact::{ceiling, price},
+};
 
 /// The nodes that a move takes away, by pool.
 ///
@@ -76,22 +79,22 @@ impl Stakes {
     }
 
     /// Whether the nodes may be replaced by something that may turn out to cost this much.
-    pub fn allow_replacement(&self, price: Price) -> Result<(), Blocked> {
+    pub fn allow_replacement(&self, launch: Price) -> Result<(), Blocked> {
         if self.price <= Price::ZERO {
             return Err(Blocked::UnknownPrice);
         }
-        if price > self.strictly_cheaper() {
+        if launch > self.strictly_cheaper() {
             return Err(Blocked::NotCheaper {
                 price: self.price,
-                cheapest: (price < Price::MAX).then_some(price),
+                cheapest: (launch < Price::MAX).then_some(launch),
             });
         }
-        if price > self.improved() {
+        if launch > self.improved() {
             let factor = self.factor();
-            return Err(Blocked::PriceFactor { price: self.price, factor, cheapest: price });
+            return Err(Blocked::PriceFactor { price: self.price, factor, cheapest: launch });
         }
-        match self.pools.iter().find(|stake| price > stake.worth_it(self.price)) {
-            Some(stake) => Err(stake.blocked(stake.share_of(self.price - price, self.price))),
+        match self.pools.iter().find(|stake| launch > stake.worth_it(self.price)) {
+            Some(stake) => Err(stake.blocked(stake.share_of(self.price - launch, self.price))),
             None => Ok(()),
         }
     }
@@ -166,13 +169,4 @@ impl Stake {
 
 fn below(price: Price) -> Price {
     price - Price::from_ten_billionths(1)
-}
-
-fn price(units: i128) -> Price {
-    Price::from_ten_billionths(i64::try_from(units).unwrap_or(i64::MAX))
-}
-
-/// For what is not negative.
-fn ceiling(numerator: i128, denominator: i128) -> i128 {
-    numerator / denominator + i128::from(numerator % denominator > 0)
 }

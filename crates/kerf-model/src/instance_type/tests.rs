@@ -139,15 +139,15 @@ fn a_reservation_is_what_a_launch_would_take_first() {
         reservation_id: Some("example.com/reservation".to_owned()),
         ..KnownLabels::default()
     };
-    let mut reserved = offering(RESERVED, "a", "0.01");
+    let mut reserved = Offering { reservation_capacity: 1, ..offering(RESERVED, "a", "0.01") };
     reserved.requirements.add(Requirement::is_in("example.com/reservation", ["r-1"]));
     // A pool that may buy reservations names the label; otherwise the offering asks for something undefined.
     let any: Requirements = [Requirement::exists("example.com/reservation")].into_iter().collect();
-    let instance_type = instance_type(
-        vec![offering(SPOT, "a", "0.30"), reserved],
-        Resources::new(),
-        Resources::new(),
-    );
+    let used_up = Offering { reservation_capacity: 0, ..reserved.clone() };
+    let buying = |offerings| instance_type(offerings, Resources::new(), Resources::new());
+    let without = buying(vec![offering(SPOT, "a", "0.30"), used_up]);
+    assert_eq!(without.worst_launch_price(&any, &labels), "0.30".parse().unwrap());
+    let instance_type = buying(vec![offering(SPOT, "a", "0.30"), reserved]);
     assert_eq!(instance_type.worst_launch_price(&any, &labels), "0.01".parse().unwrap());
     assert_eq!(instance_type.offerings()[1].reservation_id(&labels), Some("r-1"));
     assert_eq!(instance_type.offerings()[0].reservation_id(&labels), None);

@@ -18,7 +18,7 @@ use super::{all_run, no_node, one_ready_node, with_pool};
 use crate::{World, build};
 
 pub async fn a_pending_pod_gets_a_node(world: World) {
-    with_pool(&world, &json!({})).await;
+    let pool = with_pool(&world, &json!({})).await;
     world.create(build::pod("a", &json!({}))).await;
     let pods = world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
@@ -26,7 +26,7 @@ pub async fn a_pending_pod_gets_a_node(world: World) {
         pods[0].spec.as_ref().and_then(|spec| spec.node_name.clone()),
         Some(node.name_any())
     );
-    assert_eq!(node.labels()[labels::NODE_POOL], "default");
+    assert_eq!(node.labels()[labels::NODE_POOL], pool.name_any());
     assert_eq!(node.labels()[labels::REGISTERED], "true");
     assert_eq!(node.labels()[labels::INITIALIZED], "true");
     assert!(node.finalizers().iter().any(|one| one == TERMINATION_FINALIZER));

@@ -1,0 +1,155 @@
+//! What may be bought in place of nodes that go, and up to which price.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use kerf_model::{
+    InstanceType, KnownLabels, Price, Requirement,
+    catalogue::{order_by_price, satisfies_min_values},
+    labels::{CAPACITY_TYPE, ON_DEMAND, SPOT},
+};
+use kerf_scheduler::PlannedClaim;
+
+use crate::{Blocked, Candidate, Promise, controls::Stakes};
+
+/// A spot node gives way to another only where this many types are cheaper, and only those are bought: the one that
+/// comes is then among the cheapest, and not in turn replaced by the next cheaper one.
+const SPOT_FLEXIBILITY: usize = 15;
+
+/// A replacement that is worth it, whichever of its types the provider picks.
+#[derive(Clone, Debug)]
+pub struct Purchase {
+    pub claim: PlannedClaim,
+    /// Per hour, when it is bought as cheaply as it can be.
+    pub savings: Price,
+    pub promise: Promise,
+}
+
+/// Narrows the one claim that would take the candidates' pods down to what is worth it, by every rule about prices.
+pub fn purchase(
+    candidates: &[&Candidate],
+    stakes: &Stakes,
+    mut claim: PlannedClaim,
+    labels: &KnownLabels,
+    spot_to_spot: bool,
+) -> Result<Purchase, Blocked> {
+    // Whatever a pod that waits is granted, nobody is moved to a node that is less than the pool asks for.
+    if claim.min_values_relaxed {
+        let detail = "minValues requirement is not met without lowering it".to_owned();
+        return Err(Blocked::MinValues { detail });
+    }
+    let from_spot =
+        candidates.iter().all(|candidate| candidate.capacity_type.as_deref() == Some(SPOT));
+    let stays_spot = from_spot && admits(&claim, SPOT);
+    if stays_spot && !spot_to_spot {
+        return Err(Blocked::SpotToSpotDisabled);
+    }
+    let at_most = stakes.at_most();
+    if claim.price > at_most {
+        return Err(refusal(stakes, claim.price));
+    }
+    if stays_spot {
+        insist_on_spot(&mut claim, labels);
+    }
+    let cheapest = keep_up_to(&mut claim, at_most, labels)?;
+    if claim.instance_types.is_empty() {
+        return Err(refusal(stakes, cheapest));
+    }
+    // The prices so far are those of spot wherever there is any. Without spot the launch has to fail rather than
+    // take what costs more.
+    if !stays_spot
+        && admits(&claim, SPOT)
+        && admits(&claim, ON_DEMAND)
+        && claim.instance_types.iter().any(|one| has_spot(one, &claim, labels))
+    {
+        insist_on_spot(&mut claim, labels);
+    }
+    let mut promise = Promise { at_most };
+    if candidates.len() > 1 {
+        promise.at_most = at_most.min(below_same_type(candidates, &claim));
+        keep_up_to(&mut claim, promise.at_most, labels)?;
+        if claim.instance_types.is_empty() {
+            return Err(Blocked::SameType);
+        }
+    } else if stays_spot {
+        keep_cheapest(&mut claim)?;
+    }
+    claim.price = claim
+        .instance_types
+        .iter()
+        .map(|instance_type| instance_type.cheapest_price(&claim.requirements, labels))
+        .min()
+        .unwrap_or(Price::MAX);
+    Ok(Purchase { savings: stakes.price() - claim.price, claim, promise })
+}
+
+fn refusal(stakes: &Stakes, cheapest: Price) -> Blocked {
+    let cheapest_known = (cheapest < Price::MAX).then_some(cheapest);
+    stakes
+        .allow_replacement(cheapest)
+        .err()
+        .unwrap_or(Blocked::NotCheaper { price: stakes.price(), cheapest: cheapest_known })
+}
+
+fn admits(claim: &PlannedClaim, capacity_type: &str) -> bool {
+    claim.requirements.get(CAPACITY_TYPE).is_none_or(|wanted| wanted.has(capacity_type))
+}
+
+fn has_spot(instance_type: &InstanceType, claim: &PlannedClaim, labels: &KnownLabels) -> bool {
+    instance_type.available_offerings().any(|offering| {
+        offering.capacity_type() == Some(SPOT) && offering.serves(&claim.requirements, labels)
+    })
+}
+
+fn insist_on_spot(claim: &mut PlannedClaim, labels: &KnownLabels) {
+    claim.requirements.add(Requirement::is_in(CAPACITY_TYPE, [SPOT]));
+    order_by_price(&mut claim.instance_types, &claim.requirements, labels);
+}
+
+/// Keeps the types that cost no more than this, however badly the provider chooses among their offerings, and says
+/// what the cheapest of all would cost so.
+fn keep_up_to(
+    claim: &mut PlannedClaim,
+    at_most: Price,
+    labels: &KnownLabels,
+) -> Result<Price, Blocked> {
+    let mut cheapest = Price::MAX;
+    claim.instance_types.retain(|instance_type| {
+        let price = instance_type.worst_launch_price(&claim.requirements, labels);
+        cheapest = cheapest.min(price);
+        price <= at_most
+    });
+    satisfies_min_values(&claim.instance_types, &claim.requirements)
+        .map_err(|short| Blocked::MinValues { detail: short.to_string() })?;
+    Ok(cheapest)
+}
+
+/// The highest price below that of the nodes whose very type could come back.
+///
+/// Merging nodes into one of their own type is a detour: to keep that one and remove the others moves fewer pods.
+fn below_same_type(candidates: &[&Candidate], claim: &PlannedClaim) -> Price {
+    let mut sources: BTreeMap<&str, Price> = BTreeMap::new();
+    for candidate in candidates {
+        let Some(instance_type) = &candidate.instance_type else { continue };
+        let known = if candidate.price > Price::ZERO { candidate.price } else { Price::MAX };
+        let price = sources.entry(instance_type.name()).or_insert(Price::MAX);
+        *price = known.min(*price);
+    }
+    let returning = claim.instance_types.iter().filter_map(|one| sources.get(one.name()));
+    // A price that nobody knows cannot be undercut.
+    let undercut = |price: &Price| if *price == Price::MAX { Price::ZERO } else { *price };
+    returning.map(undercut).min().map_or(Price::MAX, |price| price - Price::from_ten_billionths(1))
+}
+
+fn keep_cheapest(claim: &mut PlannedClaim) -> Result<(), Blocked> {
+    let have = claim.instance_types.len();
+    if have < SPOT_FLEXIBILITY {
+        return Err(Blocked::SpotFlexibility { have, need: SPOT_FLEXIBILITY });
+    }
+    let needed = satisfies_min_values(&claim.instance_types, &claim.requirements)
+        .map_err(|short| Blocked::MinValues { detail: short.to_string() })?;
+    claim.instance_types.truncate(needed.max(SPOT_FLEXIBILITY));
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! Clusters that live by a scenario, with the real operator in them, and what is measured there.
+//!
+//! A [`Scenario`] says which pools, workloads and prices there are and how they change. A [`Play`] puts it on stage: the
+//! testbed, the operator as it runs in production, the KWOK provider, in virtual time. A [`Ledger`] sees every write and
+//! measures; a [`Summary`] is what it all comes to, and [`compare`] runs the same scenario under several [`Policy`]s.
+
+mod compare;
+mod ledger;
+mod market;
+mod objects;
+mod play;
+mod policy;
+mod report;
+mod scenario;
+
+pub use compare::{Comparison, Recording, compare, run};
+pub use ledger::{Decision, DecisionKind, Ledger, Node, State, Totals, dollars};
+pub use market::MarketError;
+pub use play::{Play, PlayError};
+pub use policy::{BASELINE, DEFAULTS, Policy, PolicyError};
+pub use report::{Sample, Summary};
+pub use scenario::{Scenario, ScenarioError};

@@ -1,0 +1,255 @@
+//! Instance types, and their prices as time goes by.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kerf_api::labels;
+use kerf_model::{InstanceType, Offering, Price};
+use kerf_provider::kwok::{self, CatalogueError, CatalogueFileError};
+use kerf_testbed::Random;
+use serde_json::{Value, json};
+
+use crate::scenario::{InstanceTypeEntry, PriceMovement, Scenario};
+
+/// What is for sale.
+#[derive(Clone, Debug)]
+pub(crate) struct Market {
+    /// At the prices of the start.
+    catalogue: Vec<InstanceType>,
+    movements: Vec<PriceMovement>,
+    /// How far each offering has wandered, per movement.
+    wandered: BTreeMap<(usize, Place), i64>,
+    prices: BTreeMap<Place, Price>,
+    random: Random,
+}
+
+/// What is bought: an instance type, in a zone, on terms.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) instance_type: String,
+    pub(crate) zone: String,
+    pub(crate) capacity_type: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MarketError {
+    #[error(transparent)]
+    File(#[from] CatalogueFileError),
+    #[error("cannot use the scenario's instanceTypes: {0}")]
+    List(#[from] CatalogueError),
+}
+
+/// Factors are counted in millionths.
+const WHOLE: i64 = 1_000_000;
+
+impl Market {
+    pub(crate) fn open(scenario: &Scenario, random: Random) -> Result<Self, MarketError> {
+        let catalogue = match &scenario.instance_types_file {
+            Some(path) => kwok::from_file(path)?,
+            None if scenario.instance_types.is_empty() => kwok::generated(),
+            None => kwok::from_json(&written_out(&scenario.instance_types))?,
+        };
+        let mut market = Self {
+            catalogue,
+            movements: scenario.prices.clone(),
+            wandered: BTreeMap::new(),
+            prices: BTreeMap::new(),
+            random,
+        };
+        market.note_prices(Duration::ZERO);
+        Ok(market)
+    }
+
+    /// The instance types at the prices of now.
+    pub(crate) fn catalogue(&self) -> impl Iterator<Item = InstanceType> {
+        self.catalogue.iter().map(|one| {
+            let offerings = one.offerings().iter().map(|offering| {
+                let price = place(one, offering).and_then(|place| self.prices.get(&place).copied());
+                Offering { price: price.unwrap_or(offering.price), ..offering.clone() }
+            });
+            InstanceType::new(
+                one.name(),
+                one.requirements().clone(),
+                offerings.collect(),
+                one.capacity().clone(),
+                one.overhead().clone(),
+            )
+        })
+    }
+
+    pub(crate) fn price(&self, place: &Place) -> Price {
+        self.prices.get(place).copied().unwrap_or_default()
+    }
+
+    /// When prices change.
+    pub(crate) fn changes(&self, end: Duration) -> BTreeSet<Duration> {
+        let mut times = BTreeSet::new();
+        for movement in &self.movements {
+            times.extend(movement.steps.iter().map(|step| step.at.as_duration()));
+            if let Some(wander) = &movement.wander {
+                let every = wander.every.as_duration();
+                times.extend((1..).map(|tick: u32| every * tick).take_while(|at| *at < end));
+            }
+        }
+        times.retain(|at| *at < end && !at.is_zero());
+        times
+    }
+
+    /// Moves the prices to this time after the start.
+    pub(crate) fn move_to(&mut self, now: Duration) {
+        for (index, movement) in self.movements.iter().enumerate() {
+            let Some(wander) = &movement.wander else { continue };
+            if !now.as_secs().is_multiple_of(wander.every.as_duration().as_secs()) {
+                continue;
+            }
+            let most = millionths(wander.percent / 100.0);
+            // A third of the way at a time: prices drift rather than jump.
+            let stride = most / 3;
+            for place in self.prices.keys().filter(|place| movement.concerns(place)) {
+                let from = self.wandered.entry((index, place.clone())).or_default();
+                let draw = self.random.below(u64::try_from(2 * stride + 1).unwrap_or(1));
+                let step = i64::try_from(draw).unwrap_or_default() - stride;
+                *from = (*from + step).clamp(-most, most);
+            }
+        }
+        self.note_prices(now);
+    }
+
+    fn note_prices(&mut self, now: Duration) {
+        let mut prices = BTreeMap::new();
+        for one in &self.catalogue {
+            for offering in one.offerings() {
+                let Some(place) = place(one, offering) else { continue };
+                let price = self.movements.iter().enumerate().fold(
+                    offering.price,
+                    |price, (index, movement)| {
+                        if !movement.concerns(&place) {
+                            return price;
+                        }
+                        let step = movement.steps.iter().rev().find(|s| s.at.as_duration() <= now);
+                        let factor = step.map_or(WHOLE, |step| millionths(step.factor));
+                        let wandered = self.wandered.get(&(index, place.clone()));
+                        let wandered = WHOLE + wandered.copied().unwrap_or_default();
+                        price.times(factor, WHOLE).times(wandered, WHOLE)
+                    },
+                );
+                prices.insert(place, price);
+            }
+        }
+        self.prices = prices;
+    }
+}
+
+impl PriceMovement {
+    fn concerns(&self, place: &Place) -> bool {
+        let by_type = self.types.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => place.instance_type.starts_with(beginning),
+            None => place.instance_type == *pattern,
+        });
+        (self.types.is_empty() || by_type)
+            && (self.zones.is_empty() || self.zones.contains(&place.zone))
+            && self.capacity_type.as_ref().is_none_or(|wanted| *wanted == place.capacity_type)
+    }
+}
+
+fn place(one: &InstanceType, offering: &Offering) -> Option<Place> {
+    Some(Place {
+        instance_type: one.name().to_owned(),
+        zone: offering.zone()?.to_owned(),
+        capacity_type: offering.capacity_type()?.to_owned(),
+    })
+}
+
+fn millionths(factor: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "factors are checked to be small")]
+    let whole = (factor * 1e6).round() as i64;
+    whole
+}
+
+/// The list in the form of a catalogue file, so that there is one reader of catalogues.
+fn written_out(entries: &[InstanceTypeEntry]) -> String {
+    let is_in = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
+    let entries = entries.iter().map(|entry| {
+        let offering = |zone: &String, terms: &str, price: f64| {
+            json!({
+                "Price": price, "Available": true,
+                "Requirements": [is_in(labels::CAPACITY_TYPE, terms), is_in(labels::ZONE, zone)],
+            })
+        };
+        let offerings = entry.zones.iter().flat_map(|zone| {
+            let spot =
+                entry.spot_price.map(|price| offering(zone, labels::CAPACITY_TYPE_SPOT, price));
+            let on_demand = offering(zone, labels::CAPACITY_TYPE_ON_DEMAND, entry.price);
+            spot.into_iter().chain([on_demand])
+        });
+        json!({
+            "name": entry.name, "architecture": entry.arch, "operatingSystems": ["linux"],
+            "resources": {
+                "cpu": entry.cpu.0, "memory": entry.memory.0, "pods": entry.pods.to_string(),
+                "ephemeral-storage": "20Gi",
+            },
+            "offerings": offerings.collect::<Vec<_>>(),
+        })
+    });
+    Value::Array(entries.collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn market(prices: &str) -> Market {
+        let yaml = format!(
+            "length: 24h\npools: [{{name: p}}]\nworkloads: []\nprices: {prices}\n\
+             instanceTypes: [{{name: m5.large, cpu: 2, memory: 8Gi, price: 0.1, spotPrice: 0.04}}]\n"
+        );
+        let scenario = Scenario::from_yaml(&yaml, "x.yaml").unwrap();
+        Market::open(&scenario, Random::seeded(3)).unwrap()
+    }
+
+    fn price(market: &Market, capacity_type: &str) -> String {
+        let place = Place {
+            instance_type: "m5.large".into(),
+            zone: "test-zone-b".into(),
+            capacity_type: capacity_type.into(),
+        };
+        let offered: Vec<_> = market.catalogue().collect();
+        let told = offered[0].offering_price("test-zone-b", capacity_type).unwrap();
+        assert_eq!(told, market.price(&place));
+        told.to_string()
+    }
+
+    #[test]
+    fn steps_change_what_they_name_from_their_time_on() {
+        let mut market =
+            market("[{capacityType: spot, types: [m5*], steps: [{at: 2h, factor: 1.5}]}]");
+        assert_eq!(market.changes(Duration::from_hours(24)).len(), 1);
+        assert_eq!(
+            (price(&market, "spot"), price(&market, "on-demand")),
+            ("0.04".into(), "0.1".into())
+        );
+        market.move_to(Duration::from_hours(2));
+        assert_eq!(
+            (price(&market, "spot"), price(&market, "on-demand")),
+            ("0.06".into(), "0.1".into())
+        );
+    }
+
+    #[test]
+    fn prices_wander_within_their_bounds() {
+        let mut market = market("[{capacityType: spot, wander: {percent: 9, every: 10m}}]");
+        let times = market.changes(Duration::from_hours(24));
+        assert_eq!(times.len(), 143);
+        let mut seen = BTreeSet::new();
+        for at in times {
+            market.move_to(at);
+            let told = price(&market, "spot");
+            assert!((0.0364..=0.0436).contains(&told.parse().unwrap()), "{told}");
+            seen.insert(told);
+            assert_eq!(price(&market, "on-demand"), "0.1");
+        }
+        assert!(seen.len() > 10, "prices moved");
+    }
+}

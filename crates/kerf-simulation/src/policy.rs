@@ -1,0 +1,328 @@
+//! Policies: ways to run the operator that are compared with each other.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use kerf_api::GoDuration;
+use kerf_controllers::{
+    Settings,
+    settings::{FeatureGates, PreferencePolicy},
+};
+use kerf_model::MinValuesPolicy;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// A named set of operator settings and of disruption fields that every pool gets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// Settings by the names of the operator's flags.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub operator: BTreeMap<String, Value>,
+    /// Merged into `spec.disruption` of each pool.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub disruption: Map<String, Value>,
+}
+
+/// The policy that evicts nothing to save money: what others save is measured against it.
+pub const BASELINE: &str = "when-empty";
+/// The policy of an operator to which nobody said anything.
+pub const DEFAULTS: &str = "kerf-defaults";
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error("there is no policy {name:?}; there are {known}")]
+    Unknown { name: String, known: String },
+    #[error("the operator has no setting {name:?} that a simulation can change; it has {}", FLAGS.join(", "))]
+    UnknownFlag { name: String },
+    #[error("invalid value {value} for the operator setting {name}: expected {expected}")]
+    Invalid { name: String, value: String, expected: &'static str },
+    #[error(
+        "cannot sweep {text:?}: write a setting and its values, such as consolidationSavingsThreshold=0,0.01"
+    )]
+    Sweep { text: String },
+    #[error(
+        "cannot sweep {name:?}: it is neither a field of a NodePool's spec.disruption ({}) nor a flag of the operator ({})",
+        FIELDS.join(", "), FLAGS.join(", ")
+    )]
+    SweepOfWhat { name: String },
+}
+
+const UTILIZATION: &str = "scaledown-utilization-threshold";
+const PRICE_FACTOR: &str = "consolidation-price-improvement-factor";
+const SAVINGS: &str = "consolidation-savings-threshold";
+const GRACE: &str = "consolidation-grace-period";
+const GATES: &str = "feature-gates";
+const BATCH_IDLE: &str = "batch-idle-duration";
+const BATCH_MAX: &str = "batch-max-duration";
+const PREFERENCES: &str = "preference-policy";
+const MIN_VALUES: &str = "min-values-policy";
+
+const FLAGS: [&str; 9] = [
+    UTILIZATION,
+    PRICE_FACTOR,
+    SAVINGS,
+    GRACE,
+    GATES,
+    BATCH_IDLE,
+    BATCH_MAX,
+    PREFERENCES,
+    MIN_VALUES,
+];
+const FIELDS: [&str; 6] = [
+    "consolidationPolicy",
+    "consolidateAfter",
+    "consolidationUtilizationThreshold",
+    "consolidationPriceImprovementFactor",
+    "consolidationSavingsThreshold",
+    "consolidationGracePeriod",
+];
+
+impl Policy {
+    /// The policies that are always there. Each control stands alone on top of upstream's behaviour, so that what it does
+    /// can be told from what the others do.
+    pub fn built_in() -> Vec<Self> {
+        let parity = [(UTILIZATION, json!(1.0)), (SAVINGS, json!(0))];
+        let with = |name: &str, description: &str, flags: &[(&str, Value)], policy: &str| Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            operator: parity
+                .iter()
+                .chain(flags)
+                .map(|(k, v)| ((*k).to_owned(), v.clone()))
+                .collect(),
+            disruption: Map::from_iter([("consolidationPolicy".to_owned(), policy.into())]),
+        };
+        let plain = "WhenEmptyOrUnderutilized";
+        vec![
+            with(BASELINE, "empty nodes are removed, and nothing else", &[], "WhenEmpty"),
+            with("parity", "WhenEmptyOrUnderutilized as Karpenter has it", &[], plain),
+            with("balanced", "Karpenter's Balanced policy", &[], "Balanced"),
+            with(
+                "utilization-threshold",
+                "parity, but nodes that are more than 75% used stay",
+                &[(UTILIZATION, json!(0.75))],
+                plain,
+            ),
+            with(
+                "price-improvement-factor",
+                "parity, but a replacement has to cost less than 80%",
+                &[(PRICE_FACTOR, json!(0.8))],
+                plain,
+            ),
+            with(
+                "savings-threshold",
+                "parity, but a move has to save 0.01 per hour and pod",
+                &[(SAVINGS, json!(0.01))],
+                plain,
+            ),
+            with(
+                "grace-period",
+                "parity, but nodes rest for 30m after a pod came or went",
+                &[(GRACE, json!("30m"))],
+                plain,
+            ),
+            Self {
+                name: DEFAULTS.to_owned(),
+                description: "utilization threshold 0.75 and savings threshold 0.01".to_owned(),
+                operator: BTreeMap::new(),
+                disruption: Map::from_iter([("consolidationPolicy".to_owned(), plain.into())]),
+            },
+            with(
+                "all-controls",
+                "all four controls at the values above",
+                &[
+                    (UTILIZATION, json!(0.75)),
+                    (PRICE_FACTOR, json!(0.8)),
+                    (SAVINGS, json!(0.01)),
+                    (GRACE, json!("30m")),
+                ],
+                plain,
+            ),
+        ]
+    }
+
+    /// The policies of these names, from the given ones or else the built-in ones; `all` are the built-in ones.
+    pub fn named(names: &[String], own: &[Self]) -> Result<Vec<Self>, PolicyError> {
+        let built_in = Self::built_in();
+        let mut found: Vec<Self> = Vec::new();
+        for name in names {
+            if name == "all" {
+                found.extend(own.iter().chain(&built_in).cloned());
+                continue;
+            }
+            let policy = own.iter().chain(&built_in).find(|policy| policy.name == *name);
+            let policy = policy.ok_or_else(|| {
+                let known: Vec<_> = own.iter().chain(&built_in).map(|p| p.name.as_str()).collect();
+                PolicyError::Unknown { name: name.clone(), known: known.join(", ") }
+            })?;
+            found.push(policy.clone());
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        found.retain(|policy| seen.insert(policy.name.clone()));
+        Ok(found)
+    }
+
+    /// This policy with one setting at each of several values: `consolidationSavingsThreshold=0,0.01`, or the name of a
+    /// flag.
+    pub fn sweep(&self, text: &str) -> Result<Vec<Self>, PolicyError> {
+        let unreadable = || PolicyError::Sweep { text: text.to_owned() };
+        let (name, values) = text.split_once('=').ok_or_else(unreadable)?;
+        let (name, values) = (name.trim(), values.split(',').map(str::trim));
+        let is_flag = FLAGS.contains(&name);
+        if !is_flag && !FIELDS.contains(&name) {
+            return Err(PolicyError::SweepOfWhat { name: name.to_owned() });
+        }
+        let mut policies = Vec::new();
+        for text in values {
+            if text.is_empty() {
+                return Err(unreadable());
+            }
+            let value = serde_json::from_str(text).ok().filter(Value::is_number);
+            let value = value.unwrap_or_else(|| text.into());
+            let mut policy = self.clone();
+            policy.name = format!("{name}={text}");
+            policy.description = format!("{}, with {name} {text}", self.name);
+            if is_flag {
+                policy.operator.insert(name.to_owned(), value);
+            } else {
+                policy.disruption.insert(name.to_owned(), value);
+            }
+            policies.push(policy);
+        }
+        Ok(policies)
+    }
+
+    /// The settings of an operator that runs in a scenario under this policy.
+    pub(crate) fn settings(
+        &self,
+        scenario: &BTreeMap<String, Value>,
+    ) -> Result<Settings, PolicyError> {
+        // There is one operator, and nothing scrapes it.
+        let mut settings = Settings { leader_election: None, ..Settings::default() };
+        for (flag, value) in scenario.iter().chain(&self.operator) {
+            set(&mut settings, flag, value)?;
+        }
+        Ok(settings)
+    }
+}
+
+fn set(settings: &mut Settings, flag: &str, value: &Value) -> Result<(), PolicyError> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let invalid =
+        |expected| PolicyError::Invalid { name: flag.to_owned(), value: text.clone(), expected };
+    let churn = &mut settings.churn;
+    match flag {
+        UTILIZATION => {
+            churn.utilization_threshold = read(&text).ok_or_else(|| invalid(FRACTION))?;
+        }
+        PRICE_FACTOR => {
+            churn.price_improvement_factor = read(&text).ok_or_else(|| invalid(FRACTION))?;
+        }
+        SAVINGS => {
+            let expected = "a price per hour, such as 0.01";
+            churn.savings_threshold = read(&text).ok_or_else(|| invalid(expected))?;
+        }
+        GRACE => {
+            let expected = "a duration such as 30m, or Never";
+            churn.grace_period = read(&text).ok_or_else(|| invalid(expected))?;
+        }
+        GATES => {
+            let expected = "gates such as SpotToSpotConsolidation=true";
+            settings.gates = FeatureGates::parse(&text).map_err(|_| invalid(expected))?.0;
+        }
+        BATCH_IDLE => settings.batching.idle = duration(&text).ok_or_else(|| invalid(DURATION))?,
+        BATCH_MAX => settings.batching.max = duration(&text).ok_or_else(|| invalid(DURATION))?,
+        PREFERENCES => {
+            settings.preference_policy = match text.as_str() {
+                "Respect" => PreferencePolicy::Respect,
+                "Ignore" => PreferencePolicy::Ignore,
+                _ => return Err(invalid("Respect or Ignore")),
+            };
+        }
+        MIN_VALUES => {
+            settings.min_values_policy = match text.as_str() {
+                "Strict" => MinValuesPolicy::Strict,
+                "BestEffort" => MinValuesPolicy::BestEffort,
+                _ => return Err(invalid("Strict or BestEffort")),
+            };
+        }
+        _ => return Err(PolicyError::UnknownFlag { name: flag.to_owned() }),
+    }
+    Ok(())
+}
+
+const FRACTION: &str = "a number from 0 to 1";
+const DURATION: &str = "a duration such as 10s";
+
+fn read<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+fn duration(text: &str) -> Option<std::time::Duration> {
+    read(text).map(|duration: GoDuration| duration.as_duration())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kerf_controllers::settings::ChurnControls;
+
+    #[test]
+    fn every_built_in_policy_is_one_the_operator_starts_with() {
+        for policy in Policy::built_in() {
+            policy.settings(&BTreeMap::new()).unwrap_or_else(|e| panic!("{}: {e}", policy.name));
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_the_operators() {
+        let found = Policy::named(&[DEFAULTS.to_owned()], &[]).unwrap();
+        let settings = found[0].settings(&BTreeMap::new()).unwrap();
+        assert_eq!(settings.churn, ChurnControls::default());
+    }
+
+    #[test]
+    fn a_sweep_makes_one_policy_of_each_value() {
+        let base = Policy { name: "parity".into(), ..Policy::default() };
+        let swept = base.sweep("consolidationSavingsThreshold=0,0.02").unwrap();
+        let names: Vec<_> = swept.iter().map(|policy| policy.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["consolidationSavingsThreshold=0", "consolidationSavingsThreshold=0.02"]
+        );
+        assert_eq!(swept[1].disruption["consolidationSavingsThreshold"], json!(0.02));
+        let swept = base.sweep("consolidation-grace-period=10m,Never").unwrap();
+        assert_eq!(swept[0].operator["consolidation-grace-period"], json!("10m"));
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_refused_by_name() {
+        let base = Policy::default();
+        for (text, expected) in [
+            ("savings", "cannot sweep \"savings\": write a setting and its values"),
+            ("savings=1", "cannot sweep \"savings\": it is neither a field"),
+            ("consolidateAfter=", "cannot sweep"),
+        ] {
+            let told = base.sweep(text).unwrap_err().to_string();
+            assert!(told.contains(expected), "{told}");
+        }
+        let told = Policy::named(&["calm".into()], &[]).unwrap_err().to_string();
+        assert!(
+            told.contains("there is no policy \"calm\"; there are when-empty, parity"),
+            "{told}"
+        );
+        let flag = |name: &str, value: Value| {
+            let policy =
+                Policy { operator: [(name.to_owned(), value)].into(), ..Policy::default() };
+            policy.settings(&BTreeMap::new()).unwrap_err().to_string()
+        };
+        assert!(flag("log-level", json!("debug")).contains("no setting \"log-level\""));
+        assert!(flag(UTILIZATION, json!(75)).contains("expected a number from 0 to 1"));
+    }
+}

@@ -1,0 +1,145 @@
+//! What a run comes to, in figures.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+
+use crate::{ledger::Ledger, play::Play};
+
+/// The figures of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub name: String,
+    /// Dollars, as are all amounts of money here.
+    pub cost: f64,
+    /// Pods that had to go though they would have run on.
+    pub evictions: u64,
+    /// Nodes.
+    pub launched: u64,
+    pub terminated: u64,
+    /// Nodes that were gone within 30 minutes.
+    pub short_lived: u64,
+    /// Consolidations that were not done, by the reason.
+    pub blocked: BTreeMap<String, u64>,
+    /// Nodes that went, by the reason.
+    pub removed: BTreeMap<String, u64>,
+    pub node_hours: f64,
+    pub pods_started: u64,
+    /// Pods that were restarted more than once within an hour.
+    pub restarted_often: u64,
+    /// Waited for all together, from creation until running.
+    pub pending_seconds: f64,
+    pub pending_at_end: usize,
+    /// The share of the CPUs paid for that pods asked for.
+    pub cpu_fill: f64,
+    pub peak_nodes: usize,
+    pub peak_price_per_hour: f64,
+    /// Had the most expensive moment lasted all the time.
+    pub cost_at_peak: f64,
+    /// Against the policy that evicts nothing; missing where that was not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub savings: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub savings_per_eviction: Option<f64>,
+}
+
+/// A moment of a run, for plots.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    pub hours: f64,
+    pub nodes: usize,
+    pub price_per_hour: f64,
+    pub cost: f64,
+    pub evictions: u64,
+    pub pending: usize,
+}
+
+impl Summary {
+    pub fn of(play: &Play) -> Self {
+        let ledger = play.ledger();
+        let totals = ledger.totals();
+        let hours = ledger.now().duration_since(ledger.opened()).as_secs_f64() / 3600.0;
+        let peak = totals.peak_price.as_f64();
+        Self {
+            name: ledger.policy().to_owned(),
+            cost: rounded(totals.cost()),
+            evictions: totals.evictions,
+            launched: totals.launched,
+            terminated: totals.terminated,
+            short_lived: totals.short_lived,
+            blocked: counted(&play.metrics(), BLOCKED, "reason"),
+            removed: totals.removals.clone(),
+            node_hours: rounded(totals.node_hours()),
+            pods_started: totals.pods_started,
+            restarted_often: totals.restarted_often,
+            pending_seconds: rounded(totals.pending_seconds()),
+            pending_at_end: ledger.pending_pods(),
+            cpu_fill: rounded(totals.cpu_fill()),
+            peak_nodes: totals.peak_nodes,
+            peak_price_per_hour: rounded(peak),
+            cost_at_peak: rounded(peak * hours),
+            savings: None,
+            savings_per_eviction: None,
+        }
+    }
+
+    /// Says what this run saved, given what it cost to evict nothing.
+    pub(crate) fn measure_against(&mut self, baseline: f64) {
+        let saved = baseline - self.cost;
+        self.savings = Some(rounded(saved));
+        self.savings_per_eviction =
+            (self.evictions > 0).then(|| rounded(saved / self.evictions as f64));
+    }
+}
+
+impl Sample {
+    pub(crate) fn of(ledger: &Ledger, elapsed: Duration) -> Self {
+        Self {
+            hours: elapsed.as_secs_f64() / 3600.0,
+            nodes: ledger.nodes().len(),
+            price_per_hour: ledger.price_per_hour().as_f64(),
+            cost: ledger.totals().cost(),
+            evictions: ledger.totals().evictions,
+            pending: ledger.pending_pods(),
+        }
+    }
+}
+
+const BLOCKED: &str = "karpenter_consolidation_blocked_total";
+
+/// A counter's values by one of its labels, from metrics in text form.
+fn counted(metrics: &str, name: &str, label: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for line in metrics.lines() {
+        let Some(rest) = line.strip_prefix(name).and_then(|rest| rest.strip_prefix('{')) else {
+            continue;
+        };
+        let Some((labels, count)) = rest.rsplit_once("} ") else { continue };
+        let value = labels.split(&format!("{label}=\"")).nth(1).and_then(|v| v.split('"').next());
+        if let (Some(value), Ok(count)) = (value, count.trim().parse::<u64>()) {
+            *counts.entry(value.to_owned()).or_default() += count;
+        }
+    }
+    counts
+}
+
+/// To four decimals: less than a cent, and no digits that floats made up.
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_added_up_by_their_label() {
+        let metrics = "# TYPE karpenter_consolidation_blocked_total counter\n\
+             karpenter_consolidation_blocked_total{nodepool=\"a\",reason=\"pdb\"} 3\n\
+             karpenter_consolidation_blocked_total{nodepool=\"b\",reason=\"pdb\"} 4\n\
+             karpenter_consolidation_blocked_total{nodepool=\"b\",reason=\"budget\"} 1\n\
+             karpenter_other_total{reason=\"pdb\"} 9\n";
+        let counts = counted(metrics, BLOCKED, "reason");
+        assert_eq!(counts, [("budget".to_owned(), 1), ("pdb".to_owned(), 7)].into());
+    }
+}

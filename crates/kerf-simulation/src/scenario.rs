@@ -1,0 +1,375 @@
+//! A scenario: what a cluster is made of and what happens to it, as written in a file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use kerf_api::GoDuration;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::policy::Policy;
+
+mod workload;
+
+pub(crate) use workload::Workload;
+
+/// The file as a whole. Times of day are UTC, and all times of events count from the start.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Scenario {
+    /// The file's name where it is not given.
+    #[serde(default)]
+    pub name: String,
+    /// What the scenario is about, for reports.
+    #[serde(default)]
+    pub description: String,
+    pub length: GoDuration,
+    /// All chance comes from it.
+    #[serde(default)]
+    pub seed: u64,
+    #[serde(default = "new_year")]
+    pub start: Timestamp,
+    #[serde(default)]
+    pub timing: Timing,
+    /// Settings of the operator under every policy, by the names of its flags.
+    #[serde(default)]
+    pub operator: BTreeMap<String, Value>,
+    /// A file as `--instance-types-file-path` takes it, relative to the scenario.
+    #[serde(default)]
+    pub instance_types_file: Option<PathBuf>,
+    /// Instance types written out. Without these and without a file there are the ones of KWOK.
+    #[serde(default)]
+    pub instance_types: Vec<InstanceTypeEntry>,
+    #[serde(default)]
+    pub prices: Vec<PriceMovement>,
+    pub pools: Vec<PoolEntry>,
+    pub workloads: Vec<Workload>,
+    /// Policies besides the built-in ones.
+    #[serde(default)]
+    pub policies: Vec<Policy>,
+    /// Objects that are there from the start, as they are. Snapshots bring some; files cannot.
+    #[serde(skip)]
+    pub objects: Vec<Value>,
+}
+
+/// How long things take in the cluster.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Timing {
+    /// From the launch of an instance until its node is ready.
+    pub node_ready: GoDuration,
+    /// From binding until a pod runs: image pull and start.
+    pub pod_start: GoDuration,
+    /// From running until a pod is ready.
+    pub pod_ready: GoDuration,
+    /// From eviction until a pod is gone.
+    pub pod_terminate: GoDuration,
+}
+
+/// An instance type in a few words.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct InstanceTypeEntry {
+    pub name: String,
+    /// A quantity: `4`, `500m`.
+    pub cpu: Scalar,
+    pub memory: Scalar,
+    #[serde(default = "most_pods")]
+    pub pods: u32,
+    #[serde(default = "amd64")]
+    pub arch: String,
+    /// Per hour, on demand.
+    pub price: f64,
+    /// Per hour, on spot; without it the type cannot be had there.
+    #[serde(default)]
+    pub spot_price: Option<f64>,
+    #[serde(default = "zones")]
+    pub zones: Vec<String>,
+}
+
+/// How prices of offerings change. Of several movements that concern an offering all apply.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PriceMovement {
+    /// Names of instance types, or their beginnings with a `*` behind; none means all.
+    #[serde(default)]
+    pub types: Vec<String>,
+    #[serde(default)]
+    pub zones: Vec<String>,
+    #[serde(default)]
+    pub capacity_type: Option<String>,
+    #[serde(default)]
+    pub steps: Vec<PriceStep>,
+    #[serde(default)]
+    pub wander: Option<Wander>,
+}
+
+/// From a time on, prices are this many times what they were at the start.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceStep {
+    pub at: GoDuration,
+    pub factor: f64,
+}
+
+/// Each offering goes its own way, never further than `percent` from where it started.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wander {
+    pub percent: f64,
+    pub every: GoDuration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolEntry {
+    pub name: String,
+    /// A NodePool's spec. A missing `nodeClassRef` means KWOK's, and missing requirements Linux on amd64.
+    #[serde(default)]
+    pub spec: Map<String, Value>,
+    /// Edits of the spec, such as those that make nodes drift.
+    #[serde(default)]
+    pub changes: Vec<PoolChange>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolChange {
+    pub at: GoDuration,
+    /// What to tell about it.
+    #[serde(default)]
+    pub note: String,
+    /// Merged into the spec.
+    pub spec: Map<String, Value>,
+}
+
+/// A text or a number, where people write either.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scalar(pub String);
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self(text)),
+            Value::Number(number) => Ok(Self(number.to_string())),
+            other => Err(serde::de::Error::custom(format!("{other} is neither text nor a number"))),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    #[error("cannot read {path}: {source}")]
+    Read { path: String, source: io::Error },
+    #[error("{path} is not YAML: {problem}")]
+    Syntax { path: String, problem: String },
+    #[error("{path}, at {field}: {problem}; see docs/simulate.md for the format")]
+    Shape { path: String, field: String, problem: String },
+    #[error("{path}, at {field}: {problem}")]
+    Wrong { path: String, field: String, problem: String },
+}
+
+impl Scenario {
+    pub fn from_file(path: &Path) -> Result<Self, ScenarioError> {
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Read { path: shown.clone(), source })?;
+        let mut scenario = Self::from_yaml(&text, &shown)?;
+        if scenario.name.is_empty() {
+            scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        let directory = path.parent().unwrap_or(Path::new(""));
+        scenario.instance_types_file =
+            scenario.instance_types_file.map(|file| directory.join(file));
+        Ok(scenario)
+    }
+
+    /// `path` is how errors call the text.
+    pub fn from_yaml(text: &str, path: &str) -> Result<Self, ScenarioError> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            ScenarioError::Syntax { path: path.to_owned(), problem: error.to_string() }
+        })?;
+        let scenario: Self = serde_path_to_error::deserialize(value).map_err(|error| {
+            let field = match error.path().to_string() {
+                top if top == "." => "the top level".to_owned(),
+                field => field,
+            };
+            let problem = error.into_inner().to_string();
+            ScenarioError::Shape { path: path.to_owned(), field, problem }
+        })?;
+        scenario.check().map_err(|Wrong { field, problem }| ScenarioError::Wrong {
+            path: path.to_owned(),
+            field,
+            problem,
+        })?;
+        Ok(scenario)
+    }
+
+    fn check(&self) -> Result<(), Wrong> {
+        if self.length.as_duration().is_zero() {
+            return Err(Wrong::new("length", "nothing happens in no time; write for instance 24h"));
+        }
+        if self.pools.is_empty() {
+            return Err(Wrong::new("pools", "nodes come from pools; write at least one"));
+        }
+        if self.instance_types_file.is_some() && !self.instance_types.is_empty() {
+            let problem = "instance types come from the file or from the list; remove one of them";
+            return Err(Wrong::new("instanceTypes", problem));
+        }
+        unique("pools", self.pools.iter().map(|pool| &pool.name))?;
+        unique("workloads", self.workloads.iter().map(|workload| &workload.name))?;
+        unique("instanceTypes", self.instance_types.iter().map(|entry| &entry.name))?;
+        unique("policies", self.policies.iter().map(|policy| &policy.name))?;
+        for (index, workload) in self.workloads.iter().enumerate() {
+            workload.check().map_err(|wrong| wrong.within(&format!("workloads[{index}]")))?;
+        }
+        for (index, movement) in self.prices.iter().enumerate() {
+            movement.check().map_err(|wrong| wrong.within(&format!("prices[{index}]")))?;
+        }
+        Ok(())
+    }
+}
+
+impl PriceMovement {
+    fn check(&self) -> Result<(), Wrong> {
+        for step in &self.steps {
+            if !(step.factor > 0.0 && step.factor <= 1000.0) {
+                return Err(Wrong::new("steps", "a factor lies above 0, up to 1000"));
+            }
+        }
+        if let Some(wander) = &self.wander {
+            if !(wander.percent > 0.0 && wander.percent < 100.0) {
+                return Err(Wrong::new("wander.percent", "write a number between 0 and 100"));
+            }
+            if wander.every.as_duration().as_secs() < 10 {
+                return Err(Wrong::new("wander.every", "prices move every 10s at most"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Timing {
+    /// What a cloud with warm images takes.
+    fn default() -> Self {
+        Self {
+            node_ready: seconds(40),
+            pod_start: seconds(4),
+            pod_ready: seconds(0),
+            pod_terminate: seconds(4),
+        }
+    }
+}
+
+/// Something wrong, at a field.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    field: String,
+    problem: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(field: &str, problem: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), problem: problem.into() }
+    }
+
+    fn within(self, outer: &str) -> Self {
+        Self { field: format!("{outer}.{}", self.field), ..self }
+    }
+}
+
+fn unique<'a>(field: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Wrong> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Wrong::new(field, "one of them has no name"));
+        }
+        if !seen.insert(name) {
+            return Err(Wrong::new(field, format!("the name {name} is there twice")));
+        }
+    }
+    Ok(())
+}
+
+fn seconds(count: u32) -> GoDuration {
+    format!("{count}s").parse().unwrap_or_else(|_| unreachable!("{count}s is a duration"))
+}
+
+/// Where the testbed's clock starts too.
+fn new_year() -> Timestamp {
+    Timestamp::constant(1_767_225_600, 0)
+}
+
+fn most_pods() -> u32 {
+    110
+}
+
+fn amd64() -> String {
+    "amd64".to_owned()
+}
+
+fn zones() -> Vec<String> {
+    ["test-zone-a", "test-zone-b", "test-zone-c"].map(str::to_owned).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "length: 1h\npools: [{name: default}]\n";
+
+    fn refusal(text: &str) -> String {
+        match Scenario::from_yaml(text, "x.yaml") {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_smallest_scenario_has_a_length_pools_and_workloads() {
+        let scenario = Scenario::from_yaml(&format!("{SMALL}workloads: []\n"), "x.yaml").unwrap();
+        assert_eq!(scenario.start.to_string(), "2026-01-01T00:00:00Z");
+        assert_eq!(scenario.timing.node_ready.as_str(), "40s");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let web = |rest: &str| format!("{SMALL}workloads: [{{name: web, {rest}}}]\n");
+        for (text, expected) in [
+            ("length: [", "x.yaml is not YAML: "),
+            ("length: 1h\n", "x.yaml, at the top level: missing field `pools`"),
+            ("length: soon\n", "x.yaml, at length: \"soon\" is not a duration"),
+            ("length: 1h\npools: []\nworkloads: []\n", "at pools: nodes come from pools"),
+            (
+                &format!("{SMALL}workloads: []\nwrkloads: []\n"),
+                "at wrkloads: unknown field `wrkloads`",
+            ),
+            (&web("replicas: 1, replica: 2"), "at workloads[0].replica: unknown field `replica`"),
+            (&web("pod: {cpu: 1}"), "at workloads[0].replicas: how many are there?"),
+            (&web("replicas: 1, daily: {low: 1, high: 2}"), "at workloads[0].replicas: "),
+            (&web("daily: {low: 3, high: 2}"), "at workloads[0].daily: low is above high"),
+            (&web("replicas: 1, pod: {cpu: lots}"), "at workloads[0].pod.cpu: \"lots\""),
+            (&web("cron: {schedule: hourly, runsFor: 1m}"), "at workloads[0].cron.schedule: "),
+            (
+                &format!(
+                    "{SMALL}workloads: [{{name: a, replicas: 1}}, {{name: a, replicas: 1}}]\n"
+                ),
+                "at workloads: the name a is there twice",
+            ),
+            (
+                &format!(
+                    "{SMALL}workloads: []\nprices: [{{wander: {{percent: 900, every: 1m}}}}]\n"
+                ),
+                "at prices[0].wander.percent: write a number between 0 and 100",
+            ),
+        ] {
+            let told = refusal(text);
+            assert!(told.contains(expected), "{text}\ntold {told}\nnot {expected}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Whole scenarios, played.
+
+use kerf_simulation::{BASELINE, DEFAULTS, Policy, Recording, Scenario, compare, run};
+
+const GROWS_AND_SHRINKS: &str = "
+length: 2h50m
+seed: 7
+pools:
+- name: default
+  spec: {template: {spec: {requirements: [
+    {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]},
+    {key: kubernetes.io/arch, operator: In, values: [amd64]},
+    {key: kubernetes.io/os, operator: In, values: [linux]}]}}}
+workloads:
+- name: web
+  replicas: 4
+  steps: [{at: 30m, replicas: 12, over: 5m}, {at: 1h, replicas: 0}]
+  pod: {cpu: 900m, memory: 1Gi}
+  budget: {maxUnavailable: 1}
+- {name: agent, daemon: true, pod: {cpu: 50m, memory: 64Mi}}
+- name: report
+  cron: {schedule: '*/20 * * * *', runsFor: 2m}
+  pod: {cpu: 500m, memory: 256Mi}
+";
+
+fn policy(name: &str) -> Policy {
+    Policy::named(&[name.to_owned()], &[]).unwrap().remove(0)
+}
+
+fn play(yaml: &str, policy_name: &str) -> Recording {
+    let scenario = Scenario::from_yaml(yaml, "test").unwrap();
+    run(&scenario, &policy(policy_name), || {}).unwrap()
+}
+
+#[test]
+fn pods_get_nodes_and_nodes_get_a_bill() {
+    let Recording { summary, samples } = play(GROWS_AND_SHRINKS, BASELINE);
+    assert!(summary.launched >= 2, "{summary:?}");
+    assert!(summary.pods_started >= 12 + 8, "the replicas and the jobs: {summary:?}");
+    assert_eq!(summary.pending_at_end, 0, "{summary:?}");
+    assert!(summary.cost > 0.0 && summary.cost < summary.cost_at_peak, "{summary:?}");
+    assert!(summary.node_hours > 0.0 && summary.pending_seconds > 40.0, "{summary:?}");
+    assert!(samples.is_sorted_by_key(|sample| sample.evictions), "{samples:?}");
+    assert_eq!(samples.last().unwrap().evictions, summary.evictions);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let scenario = Scenario::from_yaml(GROWS_AND_SHRINKS, "test").unwrap();
+    let policies = [policy("parity"), policy(DEFAULTS)];
+    let once = compare(&scenario, &policies, |_| {}).unwrap();
+    let again = compare(&scenario, &policies, |_| {}).unwrap();
+    assert_eq!(once, again);
+}
+
+#[test]
+fn a_pool_that_the_api_server_refuses_is_named() {
+    let scenario =
+        GROWS_AND_SHRINKS.replace("- name: default\n", "- name: default\n  changes: []\n");
+    let scenario = Scenario::from_yaml(&scenario, "test").unwrap();
+    let mut odd = policy(DEFAULTS);
+    odd.disruption.insert("consolidateAfter".into(), "soon".into());
+    let told = run(&scenario, &odd, || {}).unwrap_err().to_string();
+    assert!(told.contains("refuses NodePool default under policy kerf-defaults"), "{told}");
+    assert!(told.contains("consolidateAfter"), "{told}");
+}

@@ -25,6 +25,7 @@ fn candidate(pool: &str, value: &str, pods: i64) -> Candidate {
         capacity_type: None,
         price: price(value),
         pods: Vec::new(),
+        moving: Vec::new(),
         rescheduling_cost: cost(1 + pods),
         disruption_cost: cost(pods),
     }
@@ -34,7 +35,7 @@ fn rules(policy: ConsolidationPolicy) -> Rules {
     Rules {
         replicas: None,
         node_limit: None,
-        has_instance_types: true,
+        pool: Arc::default(),
         policy,
         consolidate_after: DurationOrNever::Never,
         budgets: Vec::new(),

@@ -63,6 +63,7 @@ fn claim(types: &[&str], requirements: Requirements) -> PlannedClaim {
     PlannedClaim {
         pool: Arc::new(Pool::default()),
         pods: Vec::new(),
+        moving: Vec::new(),
         instance_types,
         requirements,
         requests: Resources::new(),
@@ -87,6 +88,7 @@ fn candidate(text: &str) -> Candidate {
         capacity_type: Some(capacity_type.to_owned()),
         price: price(value),
         pods: Vec::new(),
+        moving: Vec::new(),
         rescheduling_cost: Cost(3 * Cost::ONE.0),
         disruption_cost: Cost(2 * Cost::ONE.0),
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`
 
+mod consolidation;
 mod go_random;
 mod lower_bound;
 mod problem;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use tempfile::NamedTempFile;
 
 use self::lower_bound::lower_bound;
 use self::problem::{Preferences, Problem};
@@ -24,6 +26,26 @@ use self::side::{Patience, Side};
 pub(crate) enum Command {
     /// Schedule the same pods with Kerf and with upstream Karpenter, and compare
     Scheduling(Scheduling),
+    /// Look at every node of full clusters with Kerf and with upstream Karpenter, and compare
+    Consolidation(Consolidation),
+}
+
+#[derive(Args)]
+pub(crate) struct Consolidation {
+    /// 100 nodes only: some seconds instead of many minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only the cases with this in their name
+    #[arg(long, value_name = "PART")]
+    only: Option<String>,
+    /// Leave upstream out; Go is not needed then
+    #[arg(long)]
+    kerf_only: bool,
+    /// Seconds that a side gets for one case
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -53,6 +75,7 @@ enum Output {
 pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Scheduling(arguments) => scheduling(&arguments),
+        Command::Consolidation(arguments) => consolidation::run(&arguments),
     }
 }
 
@@ -110,16 +133,12 @@ fn compare(
     arguments: &Scheduling,
 ) -> Result<Case> {
     let load = load();
-    let file = tempfile::Builder::new().prefix("kerf-bench-").suffix(".ndjson").tempfile()?;
-    let mut out = BufWriter::new(File::create(file.path())?);
-    problem.write(&mut out)?;
-    out.flush()?;
-
+    let file = write(problem)?;
     let timeout = Duration::from_secs(arguments.timeout);
     let pods = problem.pods.len();
     eprint!("{}: Kerf ", problem.name);
     let patience = Patience { runs: 9, enough: Duration::from_secs(20), timeout };
-    let runs = kerf.solve(file.path(), problem.preferences, patience)?;
+    let runs = kerf.schedule(file.path(), problem.preferences, patience)?;
     let kerf = Score::of(&runs).with_context(|| {
         format!("Kerf did not finish {} in {} s", problem.name, arguments.timeout)
     })?;
@@ -128,7 +147,7 @@ fn compare(
     let patience = Patience { runs: 3, enough: Duration::from_mins(1), timeout };
     let upstream = match upstream {
         None => Upstream::NotAsked,
-        Some(side) => Score::of(&side.solve(file.path(), problem.preferences, patience)?)
+        Some(side) => Score::of(&side.schedule(file.path(), problem.preferences, patience)?)
             .map_or(Upstream::NotFinished(timeout), Upstream::Finished),
     };
     eprintln!("{}", upstream.to_text(pods));
@@ -142,6 +161,15 @@ fn compare(
         upstream,
         load,
     })
+}
+
+/// The problem in a file that is gone with the value.
+fn write(problem: &Problem) -> Result<NamedTempFile> {
+    let file = tempfile::Builder::new().prefix("kerf-bench-").suffix(".ndjson").tempfile()?;
+    let mut out = BufWriter::new(File::create(file.path())?);
+    problem.write(&mut out)?;
+    out.flush()?;
+    Ok(file)
 }
 
 /// The average number of processes that wanted to run in the last minute.

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 use kerf_api::ConsolidationPolicy;
 use kerf_model::{
-    Price,
-    estate::{Cost, Rules},
+    Node, Price,
+    estate::{Cost, Estate, Rules},
+    labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
 };
 
 use crate::{
-    Blocked, Candidate,
+    Blocked, Candidate, costs,
     exact::{ceiling, greatest_common_divisor, price},
 };
 
@@ -50,8 +51,26 @@ pub struct Score {
 }
 
 impl Totals {
-    /// Every node of the pool counts, those too that no move may touch.
-    pub fn add(&mut self, pool: &str, price: Price, cost: Cost) {
+    /// Of the pools that weigh their moves. Every node counts, those too that are no candidates.
+    pub fn of(estate: &Estate, candidates: &[Candidate]) -> Self {
+        let known: BTreeMap<usize, &Candidate> =
+            candidates.iter().map(|candidate| (candidate.index, candidate)).collect();
+        let mut totals = Self::default();
+        for (index, (node, standing)) in estate.nodes().enumerate() {
+            let Some(pool) = node.pool.as_deref().filter(|pool| is_balanced(pool, &estate.pools))
+            else {
+                continue;
+            };
+            let (price, cost) = match known.get(&index) {
+                Some(candidate) => (candidate.price, candidate.rescheduling_cost),
+                None => (price_of(node, &estate.pools[pool]), costs::standing_cost(standing)),
+            };
+            totals.add(pool, price, cost);
+        }
+        totals
+    }
+
+    fn add(&mut self, pool: &str, price: Price, cost: Cost) {
         if !self.0.contains_key(pool) {
             self.0.insert(pool.to_owned(), Total::default());
         }
@@ -131,6 +150,13 @@ impl Score {
     pub fn threshold() -> f64 {
         1.0 / f64::from(K)
     }
+}
+
+fn price_of(node: &Node, rules: &Rules) -> Price {
+    let label = |key: &str| node.labels.get(key).map(String::as_str);
+    let instance_type = label(INSTANCE_TYPE)
+        .and_then(|name| rules.pool.instance_types.iter().find(|one| one.name() == name));
+    costs::price(instance_type.map(AsRef::as_ref), label(ZONE), label(CAPACITY_TYPE))
 }
 
 fn is_balanced(pool: &str, pools: &BTreeMap<String, Rules>) -> bool {

@@ -14,6 +14,12 @@ pub(crate) fn rescheduling_cost(standing: &Standing) -> Cost {
     tenants.fold(Cost::ONE, |sum, tenant| sum.plus(tenant.eviction_cost.at_least_zero()))
 }
 
+/// The same of a node that nobody may touch now: what is already leaving it and what cannot leave count as well.
+pub(crate) fn standing_cost(standing: &Standing) -> Cost {
+    let tenants = standing.tenants.iter().filter(|tenant| tenant.counted);
+    tenants.fold(Cost::ONE, |sum, tenant| sum.plus(tenant.eviction_cost.at_least_zero()))
+}
+
 /// What the pods cost together, less as the node nears its end.
 pub(crate) fn disruption_cost(standing: &Standing, now: Timestamp) -> Cost {
     let tenants = standing.tenants.iter().filter(|tenant| tenant.reschedulable);

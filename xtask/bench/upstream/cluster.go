@@ -30,7 +30,9 @@ func newCluster(ctx context.Context, problem *Problem, instanceTypes []*cloudpro
 	kube := newIndexedClient(problem)
 	cluster := state.NewCluster(clock.RealClock{}, kube, provider)
 	for _, node := range problem.Nodes {
-		cluster.UpdateNodeClaim(claimOf(node))
+		claim := claimOf(node)
+		settle(claim, node)
+		cluster.UpdateNodeClaim(claim)
 		if err := cluster.UpdateNode(ctx, node); err != nil {
 			return nil, fmt.Errorf("adding node %s: %w", node.Name, err)
 		}

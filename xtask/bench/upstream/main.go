@@ -1,5 +1,5 @@
-// Upstream's side of `cargo xtask bench scheduling`: reads a problem, schedules it again and again with Karpenter's own
-// scheduler, and prints one line of JSON per run. Whoever started it stops it when there are enough.
+// Upstream's side of `cargo xtask bench`: reads a problem, solves it again and again with Karpenter's own code, and prints
+// one line of JSON per run. Whoever started it stops it when there are enough.
 package main
 
 import (
@@ -48,21 +48,28 @@ type Outcome struct {
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: upstream <problem.ndjson> <respect|ignore> <runs>")
+		fmt.Fprintln(os.Stderr, "usage: upstream <problem.ndjson> <respect|ignore|consolidate> <runs>")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2] == "ignore", os.Args[3]); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(file string, ignorePreferences bool, runs string) error {
+func run(file, task, runs string) error {
 	log.SetLogger(logging.NopLogger)
 	count, err := strconv.Atoi(runs)
 	if err != nil {
 		return fmt.Errorf("%q is not a number of runs", runs)
 	}
+	if task == "consolidate" {
+		return consolidate(file, count)
+	}
+	return scheduleAll(file, task == "ignore", count)
+}
+
+func scheduleAll(file string, ignorePreferences bool, count int) error {
 	problem, err := readProblem(file)
 	if err != nil {
 		return err

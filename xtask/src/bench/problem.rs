@@ -18,6 +18,7 @@ pub(crate) struct Problem {
     pub(crate) pods: Vec<Pending>,
     /// Full nodes with ten pods each that are there already.
     pub(crate) nodes: usize,
+    pub(crate) tenants: Tenants,
     pub(crate) preferences: Preferences,
 }
 
@@ -25,6 +26,15 @@ pub(crate) struct Problem {
 pub(crate) enum Preferences {
     Respect,
     Ignore,
+}
+
+/// What the pods on nodes ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenants {
+    /// Resources.
+    Plain,
+    /// Four in ten also a place beside others, or away from them.
+    Diverse,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,13 +75,13 @@ impl Problem {
             .map(|at| at.checked_div(count / kinds.len()).and_then(|share| kinds.get(share)))
             .map(|kind| Pending::drawn(*kind.unwrap_or(&Kind::Generic), &mut random))
             .collect();
-        Self { name: format!("diverse-{count}"), pods, nodes: 0, preferences: Preferences::Respect }
+        Self::pending(format!("diverse-{count}"), pods, Preferences::Respect)
     }
 
     pub(crate) fn generic(count: usize) -> Self {
         let mut random = GoRandom::seeded(SEED);
         let pods = (0..count).map(|_| Pending::drawn(Kind::Generic, &mut random)).collect();
-        Self { name: format!("generic-{count}"), pods, nodes: 0, preferences: Preferences::Respect }
+        Self::pending(format!("generic-{count}"), pods, Preferences::Respect)
     }
 
     /// Identical pods: one draw serves all.
@@ -81,12 +91,25 @@ impl Problem {
             Preferences::Respect => format!("preferences-{count}"),
             Preferences::Ignore => format!("preferences-ignored-{count}"),
         };
-        Self { name, pods: vec![pod; count], nodes: 0, preferences }
+        Self::pending(name, vec![pod; count], preferences)
+    }
+
+    fn pending(name: String, pods: Vec<Pending>, preferences: Preferences) -> Self {
+        Self { name, pods, nodes: 0, tenants: Tenants::Diverse, preferences }
     }
 
     pub(crate) fn existing(count: usize, nodes: usize) -> Self {
         let name = format!("diverse-{count}-on-{nodes}-nodes");
         Self { name, nodes, ..Self::diverse(count) }
+    }
+
+    /// Nobody waits, and every node is full: none can go, and each has to be looked at to know.
+    pub(crate) fn full(nodes: usize, tenants: Tenants) -> Self {
+        let name = match tenants {
+            Tenants::Plain => format!("tight-{nodes}"),
+            Tenants::Diverse => format!("tight-diverse-{nodes}"),
+        };
+        Self { nodes, tenants, ..Self::pending(name, Vec::new(), Preferences::Respect) }
     }
 
     /// Whether resources alone decide where pods can go.
@@ -112,7 +135,7 @@ impl Problem {
         for node in 0..self.nodes {
             writeln!(out, "{}", node_json(node))?;
             for pod in 0..10 {
-                writeln!(out, "{}", bound_pod_json(node, pod))?;
+                writeln!(out, "{}", bound_pod_json(node, pod, self.tenants))?;
             }
         }
         for (at, pod) in self.pods.iter().enumerate() {
@@ -285,9 +308,9 @@ fn node_json(node: usize) -> Value {
     })
 }
 
-/// Ten pods that use up all cores of a node, a little different on each node; the last four are bound by
+/// Ten pods that use up all cores of a node, a little different on each node; the last four may be bound by
 /// spread, affinity and anti-affinity, as far as their places allow it.
-fn bound_pod_json(node: usize, pod: usize) -> Value {
+fn bound_pod_json(node: usize, pod: usize, tenants: Tenants) -> Value {
     const MILLICORES: [u32; 10] = [100, 250, 500, 1000, 1500, 1500, 1500, 1000, 1300, 1250];
     const MEBIBYTES: [u32; 10] = [100, 256, 512, 1024, 2048, 2048, 2048, 1024, 2048, 1024];
     let small = |number: usize| u32::try_from(number).unwrap_or_default();
@@ -296,7 +319,8 @@ fn bound_pod_json(node: usize, pod: usize) -> Value {
         if pod.is_multiple_of(2) { MILLICORES[pod] + moved } else { MILLICORES[pod] - moved };
     let mebibytes = MEBIBYTES[pod] + 4 * small((11 * node + 17 * pod) % 16);
     let row = node / 3;
-    let (key, value) = match pod {
+    let role = if tenants == Tenants::Diverse { pod } else { 0 };
+    let (key, value) = match role {
         6 => ("zs", LETTERS[row % 7]),
         7 => ("hs", LETTERS[node % 7]),
         8 => {
@@ -308,7 +332,7 @@ fn bound_pod_json(node: usize, pod: usize) -> Value {
         _ => ("my-label", LETTERS[(node + pod) % 7]),
     };
     let labels = json!({ key: value });
-    let constraint = match pod {
+    let constraint = match role {
         6 => spread(ZONE, &labels),
         7 => spread(HOSTNAME, &labels),
         8 => affinity("podAffinity", ZONE, &labels),
@@ -354,7 +378,7 @@ mod tests {
     fn existing_pods_use_up_their_node() {
         for node in 0..30 {
             let used: u32 = (0..10)
-                .map(|pod| bound_pod_json(node, pod))
+                .map(|pod| bound_pod_json(node, pod, Tenants::Diverse))
                 .filter_map(|pod| {
                     let cpu = &pod["spec"]["containers"][0]["resources"]["requests"]["cpu"];
                     cpu.as_str()?.strip_suffix('m')?.parse::<u32>().ok()

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::Preferences;
 use crate::cargo::{cargo, workspace};
 
-/// A program that prints one [`Run`] per line.
+/// A program that prints one [`Run`] or [`Pass`] per line.
 pub(crate) struct Side {
     program: PathBuf,
 }
@@ -34,6 +35,19 @@ pub(crate) struct Run {
     pub(crate) unplaced: usize,
     pub(crate) on_nodes: usize,
     pub(crate) allocations: u64,
+    pub(crate) allocated_mib: f64,
+    pub(crate) peak_mib: f64,
+}
+
+/// One look at every node of a cluster, as a side prints it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Pass {
+    /// What comes before looking and is not counted; Kerf counts all.
+    pub(crate) setup_seconds: f64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) candidates: usize,
+    pub(crate) commands: usize,
     pub(crate) allocated_mib: f64,
     pub(crate) peak_mib: f64,
 }
@@ -88,7 +102,7 @@ impl Side {
     }
 
     /// The runs that were finished in time, perhaps none.
-    pub(crate) fn solve(
+    pub(crate) fn schedule(
         &self,
         problem: &Path,
         preferences: Preferences,
@@ -98,9 +112,23 @@ impl Side {
             Preferences::Respect => "respect",
             Preferences::Ignore => "ignore",
         };
+        self.run(problem, policy, patience)
+    }
+
+    /// The passes that were finished in time, perhaps none.
+    pub(crate) fn consolidate(&self, problem: &Path, patience: Patience) -> Result<Vec<Pass>> {
+        self.run(problem, "consolidate", patience)
+    }
+
+    fn run<T: DeserializeOwned>(
+        &self,
+        problem: &Path,
+        task: &str,
+        patience: Patience,
+    ) -> Result<Vec<T>> {
         let mut child = Command::new(&self.program)
             .arg(problem)
-            .args([policy, &patience.runs.to_string()])
+            .args([task, &patience.runs.to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("starting {}", self.program.display()))?;
@@ -123,9 +151,12 @@ impl Side {
     }
 }
 
-fn collect(lines: &mpsc::Receiver<io::Result<String>>, patience: Patience) -> Result<Vec<Run>> {
+fn collect<T: DeserializeOwned>(
+    lines: &mpsc::Receiver<io::Result<String>>,
+    patience: Patience,
+) -> Result<Vec<T>> {
     let started = Instant::now();
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs = Vec::new();
     while runs.len() < patience.runs {
         let limit = if runs.is_empty() { patience.timeout } else { patience.enough };
         match lines.recv_timeout(limit.saturating_sub(started.elapsed())) {

@@ -1,7 +1,11 @@
 use std::sync::Arc;
 
 use kerf_api::DurationOrNever;
-use kerf_model::{Node, churn::ChurnControls};
+use kerf_model::{
+    Node,
+    churn::ChurnControls,
+    estate::{Standing, Tenant},
+};
 
 use super::*;
 
@@ -185,4 +189,67 @@ fn nodes_that_no_move_could_be_worth_are_not_tried() {
     // Where nothing is known nothing is ruled out beforehand.
     check(&Totals::default(), "a", 50, true);
     check(&totals(&[("a", "0", 5, 9)]), "a", 50, true);
+}
+
+#[test]
+fn totals_are_those_of_all_nodes() {
+    let offering = kerf_model::Offering {
+        requirements: kerf_model::Requirements::new([
+            kerf_model::Requirement::is_in(CAPACITY_TYPE, ["spot"]),
+            kerf_model::Requirement::is_in(ZONE, ["z"]),
+        ]),
+        price: price("0.25"),
+        // What runs has its price, whether more of it can be bought or not.
+        available: false,
+        ..kerf_model::Offering::default()
+    };
+    let instance_type = kerf_model::InstanceType::new(
+        "m",
+        kerf_model::Requirements::default(),
+        vec![offering],
+        kerf_model::Resources::new(),
+        kerf_model::Overhead::default(),
+    );
+    let pool =
+        kerf_model::Pool { instance_types: vec![Arc::new(instance_type)], ..Default::default() };
+    let balanced = Rules { pool: Arc::new(pool), ..rules(ConsolidationPolicy::Balanced) };
+    let node = |pool: &str, type_name: &str| {
+        let labels = [(INSTANCE_TYPE, type_name), (ZONE, "z"), (CAPACITY_TYPE, "spot")];
+        Arc::new(Node {
+            pool: Some(pool.to_owned()),
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..Node::default()
+        })
+    };
+    let tenant = |reschedulable, counted, units| Tenant {
+        reschedulable,
+        counted,
+        eviction_cost: cost(units),
+        ..Tenant::default()
+    };
+    // A pod that is leaving and a daemon, beside an ordinary one and one that nobody would miss.
+    let tenants = vec![
+        tenant(true, true, 1),
+        tenant(false, true, 2),
+        tenant(false, false, 4),
+        tenant(true, true, -8),
+    ];
+    let standing = Standing { tenants, ..Standing::default() };
+    let estate = Estate {
+        snapshot: kerf_model::Snapshot {
+            nodes: vec![node("a", "m"), node("a", "m"), node("a", "unknown"), node("plain", "m")],
+            ..kerf_model::Snapshot::default()
+        },
+        standings: vec![standing; 4],
+        pools: BTreeMap::from([
+            ("a".to_owned(), balanced),
+            ("plain".to_owned(), rules(ConsolidationPolicy::WhenEmptyOrUnderutilized)),
+        ]),
+        now: jiff::Timestamp::UNIX_EPOCH,
+    };
+    // The first is a candidate and counts as such; the others by what is on them.
+    let Totals(totals) = Totals::of(&estate, &[candidate("a", "0.25", 1)]);
+    let all: Vec<_> =
+        totals.iter().map(|(pool, total)| (pool.as_str(), total.price, total.cost)).collect();
+    assert_eq!(all, [("a", price("0.5"), cost(2 + 4 + 4))]);
 }

@@ -63,7 +63,6 @@ fn claim(types: &[&str], requirements: Requirements) -> PlannedClaim {
     PlannedClaim {
         pool: Arc::new(Pool::default()),
         pods: Vec::new(),
-        moving: Vec::new(),
         instance_types,
         requirements,
         requests: Resources::new(),

@@ -1,6 +1,7 @@
-//! Kerf's side of `cargo xtask bench scheduling`: reads a problem, schedules it again and again, and prints one line of
-//! JSON per run. The counterpart in Go does the same with upstream's scheduler.
+//! Kerf's side of `cargo xtask bench`: reads a problem, solves it again and again, and prints one line of JSON per run.
+//! The counterpart in Go does the same with upstream's code.
 
+mod consolidation;
 mod problem;
 
 use std::alloc::System;
@@ -10,6 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use kerf_model::Snapshot;
 use kerf_scheduler::{Options, PreferencePolicy, schedule};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -21,21 +23,25 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let [file, preferences, runs] = arguments.as_slice() else {
-        bail!("usage: bench-kerf <problem.ndjson> <respect|ignore> <runs>");
-    };
-    let preferences = match preferences.as_str() {
-        "respect" => PreferencePolicy::Respect,
-        "ignore" => PreferencePolicy::Ignore,
-        other => bail!("{other:?} is not a preference policy: respect or ignore"),
+    let [file, task, runs] = arguments.as_slice() else {
+        bail!("usage: bench-kerf <problem.ndjson> <respect|ignore|consolidate> <runs>");
     };
     let runs: usize = runs.parse().with_context(|| format!("{runs:?} is not a number of runs"))?;
     let snapshot = problem::read(file)?;
+    match task.as_str() {
+        "respect" => schedule_all(&snapshot, PreferencePolicy::Respect, runs),
+        "ignore" => schedule_all(&snapshot, PreferencePolicy::Ignore, runs),
+        "consolidate" => consolidation::look(snapshot, runs),
+        other => bail!("{other:?} is not a task: respect, ignore or consolidate"),
+    }
+}
+
+fn schedule_all(snapshot: &Snapshot, preferences: PreferencePolicy, runs: usize) -> Result<()> {
     let options = Options { preferences, ..Options::default() };
     for _ in 0..runs {
         let region = Region::new(ALLOCATOR);
         let (start, cpu_start) = (Instant::now(), cpu_seconds());
-        let plan = schedule(black_box(&snapshot), &options);
+        let plan = schedule(black_box(snapshot), &options);
         let seconds = start.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - cpu_start;
         let memory = region.change();

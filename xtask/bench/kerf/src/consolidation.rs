@@ -1,0 +1,91 @@
+//! Looking at every node of a cluster.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use kerf_api::{Budget, ConsolidationPolicy};
+use kerf_disruption::{Memory, Method, Settings, pass};
+use kerf_model::Snapshot;
+use kerf_model::churn::{ChurnControls, Fraction, SavingsThreshold};
+use kerf_model::estate::{Cost, Estate, Rules, Standing, Tenant};
+use serde_json::json;
+use stats_alloc::Region;
+
+use crate::{ALLOCATOR, cpu_seconds, peak_mib};
+
+/// Passes begin with no memory of the one before, and go on until all nodes have been looked at.
+pub(crate) fn look(snapshot: Snapshot, runs: usize) -> Result<()> {
+    let estate = estate(snapshot)?;
+    let settings = Settings::default();
+    for _ in 0..runs {
+        let region = Region::new(ALLOCATOR);
+        let (start, cpu_start) = (Instant::now(), cpu_seconds());
+        let mut memory = Memory::default();
+        let found = loop {
+            let found = pass(black_box(&estate), &settings, &mut memory);
+            if found.complete || !found.commands.is_empty() {
+                break found;
+            }
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        let outcome = json!({
+            // All of it is looking: the estate is all that is prepared.
+            "setup_seconds": 0.0,
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds() - cpu_start,
+            "candidates": found.eligible.get(&Method::SingleNode).copied().unwrap_or_default(),
+            "commands": found.commands.len(),
+            "allocated_mib": region.change().bytes_allocated as f64 / f64::from(1 << 20),
+            "peak_mib": peak_mib()?,
+        });
+        println!("{outcome}");
+    }
+    Ok(())
+}
+
+/// Nodes that have been quiet for an hour, in a pool where everything may go that is not needed, as upstream has it.
+fn estate(snapshot: Snapshot) -> Result<Estate> {
+    let now: Timestamp = "2026-01-01T12:00:00Z".parse()?;
+    let pool = snapshot.pools.first().context("the problem has no pool")?;
+    let rules = Rules {
+        replicas: None,
+        node_limit: None,
+        pool: Arc::clone(pool),
+        policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
+        consolidate_after: Duration::ZERO.into(),
+        budgets: vec![Budget {
+            nodes: "100%".to_owned(),
+            schedule: None,
+            duration: None,
+            reasons: None,
+        }],
+        controls: ChurnControls {
+            utilization_threshold: Fraction::ONE,
+            savings_threshold: SavingsThreshold::OFF,
+            ..ChurnControls::default()
+        },
+    };
+    let tenant = Tenant {
+        reschedulable: true,
+        counted: true,
+        eviction_cost: Cost::ONE,
+        ..Tenant::default()
+    };
+    let quiet = now - Duration::from_hours(1);
+    let standing = |node: &Arc<kerf_model::Node>| Standing {
+        provider_id: format!("fake:///{}", node.name),
+        ready: true,
+        consolidatable: true,
+        created: Some(quiet),
+        initialized_at: Some(quiet),
+        tenants: vec![tenant.clone(); node.pods.len()],
+        ..Standing::default()
+    };
+    let standings = snapshot.nodes.iter().map(standing).collect();
+    let pools = BTreeMap::from([(pool.name.clone(), rules)]);
+    Ok(Estate { snapshot, standings, pools, now })
+}

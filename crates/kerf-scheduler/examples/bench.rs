@@ -4,12 +4,14 @@
 //! bench diverse <pods.csv>     pods as `kind,label,selector,cpu,memory`, new nodes only
 //! bench preferences <count>    pods with a node preference and two preferred anti-affinities
 //! bench existing <nodes> <pods.csv>   the pods of the file onto nodes with ten pods each
+//! bench probe <tight|diverse|loose|mixed> <nodes> [threads]   each node in turn: can it go?
 //! ```
 //!
 //! Pods come from Kubernetes objects, but reading them is not timed: an operator has read them long before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -21,7 +23,7 @@ use kerf_model::{
     InstanceType, Node, Offering, Overhead, Pod, Pool, Price, Quantity, Requirement, Requirements,
     Resources, Snapshot,
 };
-use kerf_scheduler::{Options, Plan, schedule};
+use kerf_scheduler::{Leaving, Options, Plan, Prober, Stop, schedule};
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -29,10 +31,15 @@ fn main() {
     let snapshot = match words.as_slice() {
         ["diverse", file] => snapshot(diverse(file), Vec::new()),
         ["preferences", count] => snapshot(preferences(number(count)), Vec::new()),
-        ["existing", nodes, file] => snapshot(diverse(file), existing(number(nodes))),
+        ["existing", nodes, file] => snapshot(diverse(file), existing(number(nodes), "tight")),
+        ["probe", kind, nodes, threads @ ..] => {
+            let cluster = snapshot(Vec::new(), existing(number(nodes), kind));
+            let threads = threads.first().map_or(2, |threads| number(threads));
+            return probe(&words.join(" "), &cluster, threads);
+        }
         _ => {
             eprintln!(
-                "usage: bench diverse <pods.csv> | preferences <count> | existing <nodes> <pods.csv>"
+                "usage: bench diverse <pods.csv> | preferences <count> | existing <nodes> <pods.csv> | probe <kind> <nodes> [threads]"
             );
             std::process::exit(2);
         }
@@ -56,6 +63,60 @@ fn main() {
         "on_existing_nodes": on_nodes,
         "failures": plan.failures.len(),
         "price": plan.price().as_f64(),
+        "input_peak_mib": before,
+        "peak_mib": peak_mib(),
+    });
+    println!("{result}");
+}
+
+/// One pass of single-node consolidation: whether all pods of a node go elsewhere or to one cheaper node.
+fn probe(name: &str, snapshot: &Snapshot, threads: usize) {
+    let before = peak_mib();
+    let start = Instant::now();
+    let prober = Prober::new(snapshot, &Options::default());
+    let prepared = start.elapsed();
+    let price = |node: &Node| {
+        let types = &snapshot.pools[0].instance_types;
+        let one = types
+            .iter()
+            .find(|one| Some(one.name()) == node.labels.get(INSTANCE_TYPE).map(String::as_str));
+        one.map(|one| one.offerings()[0].price)
+    };
+    let next = AtomicUsize::new(0);
+    let (deleted, replaced, stopped, lost) = std::thread::scope(|scope| {
+        let work = || {
+            let mut counts = (0, 0, 0, 0);
+            loop {
+                let node = next.fetch_add(1, Ordering::Relaxed);
+                let Some(candidate) = snapshot.nodes.get(node) else { return counts };
+                let pods: Vec<_> = (0..candidate.pods.len()).collect();
+                let stop = Stop { max_new_claims: Some(1), price_below: price(candidate) };
+                let plan = prober.probe(&[Leaving { node, pods: &pods }], &stop);
+                match () {
+                    () if plan.stopped.is_some() => counts.2 += 1,
+                    () if plan.losses().next().is_some() => counts.3 += 1,
+                    () if plan.claims.is_empty() => counts.0 += 1,
+                    () => counts.1 += 1,
+                }
+            }
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread"))
+            .fold((0, 0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2, a.3 + b.3))
+    });
+    let all = start.elapsed();
+    let result = json!({
+        "name": name,
+        "nodes": snapshot.nodes.len(),
+        "seconds": all.as_secs_f64(),
+        "of_that_preparing": prepared.as_secs_f64(),
+        "micros_per_probe": all.saturating_sub(prepared).as_secs_f64() * 1e6 / snapshot.nodes.len() as f64,
+        "deleted": deleted,
+        "replaced": replaced,
+        "stopped": stopped,
+        "lost": lost,
         "input_peak_mib": before,
         "peak_mib": peak_mib(),
     });
@@ -199,23 +260,30 @@ fn preferences(count: usize) -> Vec<Arc<Pod>> {
         .collect()
 }
 
-/// Full nodes of ten cores with ten pods each.
-fn existing(count: usize) -> Vec<Arc<Node>> {
+/// Nodes of ten cores with ten pods each: full ones (`tight`), with constraints (`diverse`), half full (`loose`), or
+/// every tenth half full (`mixed`).
+fn existing(count: usize, kind: &str) -> Vec<Arc<Node>> {
     const CPU: [usize; 10] = [100, 250, 500, 1000, 1500, 1500, 1500, 1000, 1300, 1250];
     const MEMORY: [usize; 10] = [100, 256, 512, 1024, 2048, 2048, 2048, 1024, 2048, 1024];
+    const LETTERS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
     (0..count)
         .map(|j| {
             let name = format!("node-{j:05}");
-            let pods = (0..10)
+            let kept = if kind == "mixed" && j % 10 == 0 { 5 } else { 10 };
+            let pods = (0..kept)
                 .map(|k| {
                     let delta = 5 * ((7 * j + 13 * (k / 2)) % 10);
                     let cpu = if k % 2 == 0 { CPU[k] + delta } else { CPU[k] - delta };
+                    let cpu = if kind == "loose" { cpu / 2 } else { cpu };
                     let memory = MEMORY[k] + 4 * ((11 * j + 17 * k) % 16);
-                    let label = &"abcdefg"[(j + k) % 7..=(j + k) % 7];
-                    let spec = json!({"nodeName": name, "containers": [{"name": "c", "resources":
+                    let mut labels = json!({"my-label": LETTERS[(j + k) % 7]});
+                    let mut spec = json!({"nodeName": name, "containers": [{"name": "c", "resources":
                         {"requests": {"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")}}}]});
+                    if kind == "diverse" {
+                        constrain(j, k, &mut labels, &mut spec);
+                    }
                     let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}]);
-                    pod(&format!("{name}-{k}"), &json!({"my-label": label}), &spec, &owner)
+                    pod(&format!("{name}-{k}"), &labels, &spec, &owner)
                 })
                 .collect();
             let labels: BTreeMap<_, _> = [
@@ -242,6 +310,31 @@ fn existing(count: usize) -> Vec<Arc<Node>> {
             })
         })
         .collect()
+}
+
+/// The constraints of the last four pods of node `j`.
+fn constrain(j: usize, k: usize, labels: &mut Value, spec: &mut Value) {
+    let letter = |at: usize| &"abcdefg"[at % 7..=at % 7];
+    let (key, value) = match k {
+        6 => ("zs", letter(j / 3)),
+        7 => ("hs", letter(j)),
+        8 => {
+            let own: &[&str] = [&["a", "b"][..], &["c", "d"], &["e", "f", "g"]][j % 3];
+            ("af", own[j / 3 % own.len()])
+        }
+        9 => ("app", "nginx"),
+        _ => return,
+    };
+    labels[key] = json!(value);
+    let selector = json!({"matchLabels": {key: value}});
+    let spread = |topology: &str| json!([{"topologyKey": topology, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]);
+    let term = |topology: &str| json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": topology, "labelSelector": selector}]});
+    match k {
+        6 => spec["topologySpreadConstraints"] = spread(ZONE),
+        7 => spec["topologySpreadConstraints"] = spread(HOSTNAME),
+        8 => spec["affinity"] = json!({"podAffinity": term(ZONE)}),
+        _ => spec["affinity"] = json!({"podAntiAffinity": term(HOSTNAME)}),
+    }
 }
 
 fn pod(name: &str, labels: &Value, spec: &Value, owners: &Value) -> Arc<Pod> {

@@ -30,7 +30,7 @@ pub(crate) struct SetId(u32);
 
 type Interned<T> = IndexSet<T, FxBuildHasher>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Algebra {
     labels: KnownLabels,
     keys: Interned<String>,

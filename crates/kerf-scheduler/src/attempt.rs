@@ -101,7 +101,9 @@ impl Engine<'_> {
         }
         for at in 0..self.topology.selecting(attempt.spec.key.audience).len() {
             let group = self.topology.selecting(attempt.spec.key.audience)[at];
-            if self.topology.groups[group.index()].identity.side == Side::Carriers {
+            let carriers = &self.topology.groups[group.index()];
+            // Nobody is there to keep away from.
+            if carriers.identity.side == Side::Carriers && carriers.total() > 0 {
                 self.add_check(&mut attempt, group, false);
             }
         }
@@ -152,7 +154,11 @@ impl Engine<'_> {
                             None => spec.strict.allows_new_host(),
                         }
                 };
-                HostRule::Occupied { or_first: selects_self && !group.domains().any(occupied) }
+                let any_occupied = match spec.strict.hostname {
+                    None => group.total() > 0,
+                    Some(_) => group.domains().any(occupied),
+                };
+                HostRule::Occupied { or_first: selects_self && !any_occupied }
             }
         }
     }

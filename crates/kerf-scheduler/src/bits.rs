@@ -25,6 +25,26 @@ impl Bits {
         self.0[index / 64] |= 1 << (index % 64);
     }
 
+    pub(crate) fn remove(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word &= !(1 << (index % 64));
+        }
+    }
+
+    /// All of `bits`, which stand for 64 numbers from `64 * at` on.
+    pub(crate) fn insert_word(&mut self, at: usize, bits: u64) {
+        if bits != 0 {
+            if self.0.len() <= at {
+                self.0.resize(at + 1, 0);
+            }
+            self.0[at] |= bits;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }

@@ -7,13 +7,13 @@ use crate::bits::Bits;
 use crate::lanes::Lanes;
 
 /// The claims, emptiest first. Equal ones in the order in which they were opened.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) claims: Vec<Claim>,
     order: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) template: usize,
     pub(crate) set: SetId,

@@ -32,16 +32,25 @@ pub(crate) struct ClassKey {
     pub(crate) unsettled: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Class {
     pub(crate) spec: Arc<Spec>,
+    pub(crate) relaxed: Relaxed,
+    /// Nodes that refuse it in every run, for what they are and for what they had to begin with.
+    pub(crate) barred_nodes: Option<Bits>,
+    pub(crate) run: ClassRun,
+}
+
+/// What a class has learnt in one run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassRun {
+    pub(crate) number: u64,
     /// Candidates that have refused for good: within a run nodes and claims only fill up and narrow.
     pub(crate) dead_nodes: Bits,
     pub(crate) dead_claims: Bits,
     pub(crate) dead_templates: Bits,
-    pub(crate) relaxed: Relaxed,
     /// The state of the run in which nothing would take it, with the last class that was tried.
-    pub(crate) failed: Option<(u64, ClassId)>,
+    pub(crate) failed: Option<(usize, ClassId)>,
 }
 
 /// The class with one wish less.

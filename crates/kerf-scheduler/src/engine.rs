@@ -1,17 +1,20 @@
 //! One run: the pods of a snapshot, one by one, to the first place that takes them.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use kerf_model::taint::tolerates_all;
-use kerf_model::{MinValuesPolicy, Snapshot, Taint};
+use kerf_model::{MinValuesPolicy, Node, Pod, Snapshot, Taint};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::algebra::Algebra;
+use crate::algebra::{Algebra, id};
 use crate::attempt::Attempt;
 use crate::bits::Bits;
 use crate::claims::Claims;
 use crate::class::{Class, ClassId, ClassKey};
 use crate::daemons::daemons;
 use crate::existing::ExistingNodes;
-use crate::lanes::LaneTable;
+use crate::lanes::{CPU_LANE, LaneTable, MEMORY_LANE};
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::plan::{Plan, Stopped};
@@ -20,19 +23,21 @@ use crate::queue::Queue;
 use crate::refusal::{PoolRefusal, Refusal};
 use crate::reserved::Reservations;
 use crate::template::Template;
-use crate::topology::Topology;
+use crate::topology::{AudienceId, GroupId, Topology};
 
 mod classes;
 mod evaluate;
 mod explain;
 mod finish;
 mod groups;
+mod leave;
 mod nodes;
 
+#[derive(Clone, Debug)]
 pub(crate) struct Engine<'s> {
     pub(crate) snapshot: &'s Snapshot,
-    pub(crate) options: &'s Options,
-    pub(crate) lanes: LaneTable,
+    pub(crate) options: Options,
+    pub(crate) lanes: Arc<LaneTable>,
     pub(crate) algebra: Algebra,
     pub(crate) templates: Vec<Template>,
     pub(crate) limits: Vec<Limits>,
@@ -46,8 +51,33 @@ pub(crate) struct Engine<'s> {
     /// Who went where, for groups that are made when pods have already been placed.
     pub(crate) placed: Vec<(ClassId, Spot)>,
     pub(crate) soft_taints: bool,
+    /// Names of nodes that are being deleted.
+    doomed: Arc<FxHashSet<&'s str>>,
+    bound: Arc<Bound>,
+    pub(crate) pending: Arc<Pending>,
+    /// Counts the runs, so that what was learnt in one is not believed in the next.
+    run_number: u64,
     pub(crate) stop: Stop,
+    probing: bool,
+    /// Nodes that are not there in this run, and the pods that they leave behind.
+    leaving: Vec<usize>,
+    left_behind: Vec<&'s Arc<Pod>>,
     pub(crate) scratch: Scratch,
+}
+
+/// Bound pods as topology counts them, by node.
+#[derive(Debug, Default)]
+struct Bound {
+    audiences: Vec<Vec<AudienceId>>,
+    carried: FxHashMap<u32, Vec<GroupId>>,
+}
+
+/// The snapshot's own pods, the same in every run.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) classes: Vec<Result<ClassId, Refusal>>,
+    /// Those that have a class, in the order in which they are tried.
+    order: Vec<u32>,
 }
 
 /// A place that took a pod.
@@ -58,10 +88,20 @@ pub(crate) enum Spot {
 }
 
 /// Buffers that would otherwise be allocated per candidate.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) base: Bits,
     pub(crate) rows: Bits,
+}
+
+/// How a pod of a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Placed, or still in the queue, or not to be placed at all.
+    Settled,
+    /// Nothing takes it; the last class that was tried.
+    Nowhere(ClassId),
+    WaitsForReservation,
 }
 
 /// Why one try of one class ended without a place.
@@ -72,7 +112,7 @@ enum Stuck {
 }
 
 impl<'s> Engine<'s> {
-    pub(crate) fn new(snapshot: &'s Snapshot, options: &'s Options) -> Self {
+    pub(crate) fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
         let lanes = LaneTable::covering(all_amounts(snapshot));
         let mut algebra = Algebra::new(&snapshot.labels);
         let daemons = daemons(snapshot, &lanes, &mut algebra);
@@ -83,10 +123,11 @@ impl<'s> Engine<'s> {
         let existing = ExistingNodes::new(snapshot, &lanes, &daemons);
         let reservations = Reservations::new(&templates);
         let soft = |taint: &Taint| taint.effect == kerf_model::Effect::PreferNoSchedule;
+        let doomed = snapshot.nodes.iter().filter(|node| node.deleting);
         let mut engine = Self {
             snapshot,
-            options,
-            lanes,
+            options: options.clone(),
+            lanes: Arc::new(lanes),
             algebra,
             soft_taints: pools.iter().any(|pool| pool.taints.iter().any(soft)),
             templates,
@@ -99,61 +140,106 @@ impl<'s> Engine<'s> {
             classes: Vec::new(),
             class_ids: FxHashMap::default(),
             placed: Vec::new(),
+            doomed: Arc::new(doomed.map(|node| node.name.as_str()).collect()),
+            bound: Arc::default(),
+            pending: Arc::default(),
+            run_number: 1,
             stop: Stop::default(),
+            probing: false,
+            leaving: Vec::new(),
+            left_behind: Vec::new(),
             scratch: Scratch::default(),
         };
         engine.drop_unusable_pools();
         engine.charge_limits_for_nodes();
+        for (limits, template) in engine.limits.iter_mut().zip(&engine.templates) {
+            limits.allowed(template);
+        }
         engine.count_bound_pods();
+        engine.sort_pending_pods();
         engine
     }
 
-    /// The snapshot's pods from `leaving` on are those of nodes that would go away.
-    pub(crate) fn run(mut self, stop: &Stop, leaving: usize) -> Plan {
-        self.stop = *stop;
+    fn sort_pending_pods(&mut self) {
         let snapshot = self.snapshot;
-        let mut refusals: Vec<Option<Refusal>> = vec![None; snapshot.pods.len()];
-        let mut stuck: Vec<Option<ClassId>> = vec![None; snapshot.pods.len()];
-        let mut classes: Vec<Option<ClassId>> = Vec::with_capacity(snapshot.pods.len());
-        for (at, pod) in snapshot.pods.iter().enumerate() {
-            let class = if pod.claims_devices {
-                Err(Refusal::ClaimsDevices)
-            } else {
-                self.class_of(pod).map_err(Refusal::from)
-            };
-            classes.push(class.map_err(|refusal| refusals[at] = Some(refusal)).ok());
+        let classes: Vec<_> = snapshot.pods.iter().map(|pod| self.judge(pod)).collect();
+        let mut order: Vec<_> =
+            (0..id(classes.len())).filter(|at| classes[*at as usize].is_ok()).collect();
+        let class = |at: u32| classes[at as usize].as_ref().ok().copied();
+        order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
+        self.pending = Arc::new(Pending { classes, order });
+    }
+
+    /// The pod's class, unless nothing can be done for it.
+    pub(crate) fn judge(&mut self, pod: &'s Pod) -> Result<ClassId, Refusal> {
+        if pod.claims_devices {
+            return Err(Refusal::ClaimsDevices);
         }
-        let requests = |pod: u32| {
-            let class: ClassId = classes[pod as usize]?;
-            Some(self.classes[class.index()].spec.key.requests.clone())
+        self.class_of(pod).map_err(Refusal::from)
+    }
+
+    /// The largest pods first, because small ones fill gaps; then the oldest.
+    fn by_turn(&self, a: (u32, Option<ClassId>), b: (u32, Option<ClassId>)) -> Ordering {
+        let size = |class: Option<ClassId>| {
+            class.map(|class| {
+                let requests = &self.classes[class.index()].spec.key.requests;
+                (requests[CPU_LANE], requests[MEMORY_LANE])
+            })
         };
-        let mut queue = Queue::new(&snapshot.pods, requests);
+        let age = |pod: u32| {
+            let pod = self.pod(pod);
+            (pod.created, &pod.uid)
+        };
+        size(b.1).cmp(&size(a.1)).then_with(|| age(a.0).cmp(&age(b.0)))
+    }
+
+    /// The snapshot's own pods come first, then those that leave their nodes.
+    pub(crate) fn pod(&self, at: u32) -> &'s Arc<Pod> {
+        let (at, own) = (at as usize, &self.snapshot.pods);
+        own.get(at).unwrap_or_else(|| self.left_behind[at - own.len()])
+    }
+
+    /// Places the snapshot's own pods and those that were left behind, whose classes these are.
+    pub(crate) fn run(&mut self, left_behind: &[Result<ClassId, Refusal>]) -> Plan {
+        let pending = Arc::clone(&self.pending);
+        let own = pending.classes.len();
+        let class = |at: u32| {
+            let at = at as usize;
+            pending.classes.get(at).unwrap_or_else(|| &left_behind[at - own]).as_ref().ok().copied()
+        };
+        let mut order = pending.order.clone();
+        order.extend((id(own)..id(own + left_behind.len())).filter(|at| class(*at).is_some()));
+        if !left_behind.is_empty() {
+            order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
+        }
+        let mut standings = vec![Standing::Settled; own + left_behind.len()];
+        let mut queue = Queue::new(order, standings.len());
         while let Some(pod) = queue.pop() {
-            let Some(class) = classes[pod as usize] else { continue };
-            refusals[pod as usize] = None;
-            stuck[pod as usize] = None;
-            match self.place(pod, class) {
-                Ok(()) => {}
+            let Some(class) = class(pod) else { continue };
+            standings[pod as usize] = match self.place(pod, class) {
+                Ok(()) => Standing::Settled,
                 Err((Stuck::Stopped(why), _)) => {
                     return Plan { stopped: Some(why), ..Plan::default() };
                 }
                 Err((Stuck::WaitsForReservation, _)) => {
-                    refusals[pod as usize] = Some(Refusal::WaitsForReservation);
                     queue.push_back(pod);
+                    Standing::WaitsForReservation
                 }
                 Err((Stuck::Nowhere, last)) => {
-                    stuck[pod as usize] = Some(last);
                     queue.push_back(pod);
+                    Standing::Nowhere(last)
                 }
-            }
+            };
         }
-        self.finish(refusals, &stuck, leaving)
+        self.finish(&standings, left_behind)
     }
 
     /// Tries the class, then the class with one wish less, and so on.
     fn place(&mut self, pod: u32, class: ClassId) -> Result<(), (Stuck, ClassId)> {
-        let state = self.state();
-        if let Some((failed_in, last)) = self.classes[class.index()].failed
+        // Every placement changes what later pods find, so their number names the state.
+        let state = self.placed.len();
+        self.begin(class);
+        if let Some((failed_in, last)) = self.classes[class.index()].run.failed
             && failed_in == state
         {
             return Err((Stuck::Nowhere, last));
@@ -164,7 +250,7 @@ impl<'s> Engine<'s> {
                 Ok(()) => return Ok(()),
                 Err(Stuck::Nowhere) => {
                     let Some(relaxed) = self.relaxed(trying) else {
-                        self.classes[class.index()].failed = Some((state, trying));
+                        self.classes[class.index()].run.failed = Some((state, trying));
                         return Err((Stuck::Nowhere, trying));
                     };
                     trying = relaxed;
@@ -174,12 +260,25 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// Every placement changes what later pods find, so their number names the state.
-    fn state(&self) -> u64 {
-        self.placed.len() as u64
+    /// Clears what the class has learnt in an earlier run.
+    fn begin(&mut self, class: ClassId) {
+        let class = &mut self.classes[class.index()];
+        if class.run.number == self.run_number {
+            return;
+        }
+        let barred = class
+            .barred_nodes
+            .get_or_insert_with(|| self.existing.without_room(&class.spec.key.requests));
+        class.run.dead_nodes.copy_from(barred);
+        class.run.dead_nodes.union_with(&self.existing.gone);
+        class.run.dead_claims.clear();
+        class.run.dead_templates.clear();
+        class.run.failed = None;
+        class.run.number = self.run_number;
     }
 
     fn try_class(&mut self, pod: u32, class: ClassId) -> Result<(), Stuck> {
+        self.begin(class);
         let attempt = self.attempt(class);
         if attempt.is_hopeless() {
             return Err(Stuck::Nowhere);
@@ -210,7 +309,7 @@ impl<'s> Engine<'s> {
         class: ClassId,
         attempt: &Attempt,
     ) -> Option<(usize, evaluate::Accepted)> {
-        let mut dead = std::mem::take(&mut self.classes[class.index()].dead_claims);
+        let mut dead = std::mem::take(&mut self.classes[class.index()].run.dead_claims);
         let mut found = None;
         for position in 0..self.claims.len() {
             let claim = self.claims.at(position);
@@ -226,14 +325,14 @@ impl<'s> Engine<'s> {
                 Err(_) => {}
             }
         }
-        self.classes[class.index()].dead_claims = dead;
+        self.classes[class.index()].run.dead_claims = dead;
         found
     }
 
     fn open_claim(&mut self, pod: u32, class: ClassId, attempt: &Attempt) -> Result<(), Stuck> {
         for template in 0..self.templates.len() {
             if self.limits[template].node_limit_reached()
-                || self.classes[class.index()].dead_templates.contains(template)
+                || self.classes[class.index()].run.dead_templates.contains(template)
             {
                 continue;
             }
@@ -251,7 +350,7 @@ impl<'s> Engine<'s> {
                     return Err(Stuck::WaitsForReservation);
                 }
                 Err(rejected) if rejected.is_final => {
-                    self.classes[class.index()].dead_templates.insert(template);
+                    self.classes[class.index()].run.dead_templates.insert(template);
                 }
                 Err(_) => {}
             }
@@ -292,41 +391,41 @@ impl<'s> Engine<'s> {
     }
 
     fn charge_limits_for_nodes(&mut self) {
-        let by_name: FxHashMap<_, _> = self
-            .templates
-            .iter()
-            .enumerate()
-            .map(|(at, template)| (template.pool.name.clone(), at))
-            .collect();
         for node in &self.snapshot.nodes {
-            let Some(template) = node.pool.as_ref().and_then(|pool| by_name.get(pool)) else {
-                continue;
-            };
+            let Some(template) = self.template_of(node) else { continue };
             if node.deleting {
-                self.limits[*template].take_node();
+                self.limits[template].take_node();
             } else {
-                self.limits[*template].take(&self.lanes.request(&node.capacity));
+                self.limits[template].take(&self.lanes.request(&node.capacity));
             }
         }
+    }
+
+    fn template_of(&self, node: &Node) -> Option<usize> {
+        let pool = node.pool.as_ref()?;
+        self.templates.iter().position(|template| template.pool.name == *pool)
     }
 
     /// Bound pods count where they are, except those that are to be placed anew.
     fn count_bound_pods(&mut self) {
         let snapshot = self.snapshot;
         let moving: FxHashSet<&str> = snapshot.pods.iter().map(|pod| pod.uid.as_str()).collect();
+        let mut audiences = Vec::with_capacity(self.existing.nodes.len());
         for at in 0..self.existing.nodes.len() {
             let node = self.existing.nodes[at].node;
-            for pod in &node.pods {
-                if moving.contains(pod.uid.as_str()) || pod.is_terminal() {
-                    continue;
-                }
-                if node.exists && !pod.deleting {
-                    let audience = self.topology.audience(&pod.namespace, &pod.labels);
-                    self.topology.bind(audience, at);
-                }
+            let counted = node.pods.iter().filter(|pod| {
+                let moves = moving.contains(pod.uid.as_str());
+                node.exists && !moves && !pod.is_terminal() && !pod.deleting
+            });
+            let here: Vec<_> =
+                counted.map(|pod| self.topology.audience(&pod.namespace, &pod.labels)).collect();
+            for audience in &here {
+                self.topology.bind(*audience, at);
             }
+            audiences.push(here);
         }
-        self.count_bound_carriers(&moving);
+        let carried = self.count_bound_carriers(&moving);
+        self.bound = Arc::new(Bound { audiences, carried });
     }
 }
 

@@ -6,131 +6,274 @@ use kerf_model::pod::HostPort;
 use kerf_model::{Node, Snapshot};
 use rustc_hash::FxHashMap;
 
-use crate::algebra::{Algebra, Key, Value};
+use crate::algebra::{Algebra, Key, Value, id};
+use crate::bits::Bits;
+use crate::class::Spec;
 use crate::daemons::Daemon;
 use crate::lanes::{self, LaneTable, Lanes};
 
 /// The nodes of a snapshot in the order in which they are tried: initialised ones first, then by name. Those
 /// that go away come last and are no targets.
-#[derive(Debug)]
+///
+/// What they are like at first is shared between runs; what a run changes is kept beside it.
+#[derive(Clone, Debug)]
 pub(crate) struct ExistingNodes<'s> {
-    pub(crate) nodes: Vec<ExistingNode<'s>>,
+    pub(crate) nodes: Arc<[ExistingNode<'s>]>,
     pub(crate) targets: usize,
+    /// By position in the snapshot the position here.
+    pub(crate) positions: Arc<[u32]>,
+    room: Arc<RoomTable>,
     /// Per key the value that each node carries.
-    columns: Vec<Option<Vec<Option<Value>>>>,
+    columns: Vec<Option<Arc<Column>>>,
+    /// Per node its position among the changed ones.
+    slots: Vec<Option<u32>>,
+    changed: Vec<Changed>,
+    /// Nodes that are not there in this run.
+    pub(crate) gone: Bits,
 }
 
+/// A node before the run.
 #[derive(Debug)]
 pub(crate) struct ExistingNode<'s> {
     pub(crate) node: &'s Arc<Node>,
-    /// What is left for pods, beside the daemons that are still to come.
-    pub(crate) room: Lanes,
-    pub(crate) ports: Vec<HostPort>,
-    /// Claims attached, by driver; only for drivers with a limit.
-    attached: FxHashMap<String, Vec<String>>,
+    ports: Vec<HostPort>,
+    attached: Attached,
+}
+
+/// A node that got pods in this run.
+#[derive(Clone, Debug)]
+pub(crate) struct Changed {
+    pub(crate) node: usize,
+    room: Lanes,
+    ports: Vec<HostPort>,
+    attached: Attached,
     pub(crate) placed: Vec<u32>,
+}
+
+/// Claims attached, by driver; only for drivers with a limit.
+type Attached = FxHashMap<String, Vec<String>>;
+
+/// What nodes have left for pods, beside the daemons that are still to come. By lane, then by node: a pod is held
+/// against all nodes at once.
+#[derive(Debug)]
+struct RoomTable {
+    lanes: Vec<Vec<i64>>,
+    overdrawn: Bits,
+}
+
+#[derive(Debug)]
+pub(crate) struct Column {
+    values: Vec<Option<Value>>,
+    /// Distinct values over the nodes that exist, with the number of those.
+    pub(crate) in_use: Vec<(Value, u32)>,
 }
 
 impl<'s> ExistingNodes<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot, lanes: &LaneTable, daemons: &[Daemon]) -> Self {
-        let mut sorted: Vec<_> = snapshot.nodes.iter().collect();
-        sorted.sort_by(|a, b| {
-            (a.deleting, !a.initialized, &a.name).cmp(&(b.deleting, !b.initialized, &b.name))
-        });
+        let mut order: Vec<_> = (0..snapshot.nodes.len()).collect();
+        let rank = |at: usize| {
+            let node = &snapshot.nodes[at];
+            (node.deleting, !node.initialized, &node.name)
+        };
+        order.sort_by(|a, b| rank(*a).cmp(&rank(*b)));
+        let mut positions = vec![0; order.len()];
+        for (at, original) in order.iter().enumerate() {
+            positions[*original] = id(at);
+        }
+        let sorted: Vec<_> = order.into_iter().map(|at| &snapshot.nodes[at]).collect();
         let targets = sorted.iter().take_while(|node| !node.deleting).count();
-        let nodes = sorted
-            .into_iter()
-            .map(|node| ExistingNode::new(node, snapshot, lanes, daemons))
-            .collect();
-        Self { nodes, targets, columns: Vec::new() }
+        let rooms: Vec<_> = sorted.iter().map(|node| room_for_pods(node, lanes, daemons)).collect();
+        Self {
+            room: Arc::new(RoomTable::new(&rooms, lanes.len())),
+            slots: vec![None; sorted.len()],
+            nodes: sorted.into_iter().map(|node| ExistingNode::new(node, snapshot)).collect(),
+            targets,
+            positions: positions.into(),
+            columns: Vec::new(),
+            changed: Vec::new(),
+            gone: Bits::default(),
+        }
     }
 
-    /// The distinct values of a key over the nodes that exist.
-    pub(crate) fn values_in_use(&mut self, key: Key, algebra: &mut Algebra) -> Vec<Value> {
-        let existing = (0..self.nodes.len()).filter(|at| self.nodes[*at].node.exists);
-        let existing: Vec<_> = existing.collect();
-        let mut values: Vec<_> =
-            existing.into_iter().filter_map(|at| self.value(at, key, algebra)).collect();
-        values.sort_unstable();
-        values.dedup();
-        values
+    /// Nodes on which this never fits, even before the run.
+    pub(crate) fn without_room(&self, request: &[i64]) -> Bits {
+        self.room.without_room(request)
+    }
+
+    pub(crate) fn is_changed(&self, node: usize) -> bool {
+        self.slots[node].is_some()
+    }
+
+    /// Whether the node takes the pod beside what it has got in this run. Nodes without room from the start are
+    /// not asked.
+    pub(crate) fn accepts(&self, index: usize, spec: &Spec) -> bool {
+        let (ports, attached) = match self.slots[index] {
+            Some(slot) => {
+                let changed = &self.changed[slot as usize];
+                if !lanes::fits(&spec.key.requests, &changed.room) {
+                    return false;
+                }
+                (&changed.ports, &changed.attached)
+            }
+            None => (&self.nodes[index].ports, &self.nodes[index].attached),
+        };
+        !crate::template::conflict(ports, spec.ports())
+            && can_attach(self.nodes[index].node, attached, &spec.attachments)
+    }
+
+    pub(crate) fn take(&mut self, index: usize, pod: u32, spec: &Spec) {
+        let slot = *self.slots[index].get_or_insert_with(|| {
+            let node = &self.nodes[index];
+            self.changed.push(Changed {
+                node: index,
+                room: self.room.lanes.iter().map(|lane| lane[index]).collect(),
+                ports: node.ports.clone(),
+                attached: node.attached.clone(),
+                placed: Vec::new(),
+            });
+            id(self.changed.len() - 1)
+        });
+        let changed = &mut self.changed[slot as usize];
+        lanes::subtract(&mut changed.room, &spec.key.requests);
+        changed.ports.extend_from_slice(spec.ports());
+        for (driver, claims) in &spec.attachments {
+            attach(self.nodes[index].node, &mut changed.attached, driver, claims.iter().cloned());
+        }
+        changed.placed.push(pod);
+    }
+
+    /// Nodes that got pods, in the order in which nodes are tried.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = &Changed> {
+        let mut order: Vec<_> = self.changed.iter().collect();
+        order.sort_by_key(|changed| changed.node);
+        order.into_iter()
+    }
+
+    /// Forgets the run.
+    pub(crate) fn restore(&mut self) {
+        for changed in self.changed.drain(..) {
+            self.slots[changed.node] = None;
+        }
+        self.gone.clear();
+    }
+
+    pub(crate) fn column(&mut self, key: Key, algebra: &mut Algebra) -> &Arc<Column> {
+        if self.columns.len() <= key.index() {
+            self.columns.resize_with(key.index() + 1, || None);
+        }
+        self.columns[key.index()].get_or_insert_with(|| {
+            let name = algebra.key_name(key).to_owned();
+            let values: Vec<_> = self
+                .nodes
+                .iter()
+                .map(|node| node.node.labels.get(&name).map(|value| algebra.value(key, value)))
+                .collect();
+            let mut carried: Vec<_> = values
+                .iter()
+                .zip(self.nodes.iter())
+                .filter(|(_, node)| node.node.exists)
+                .filter_map(|(value, _)| *value)
+                .collect();
+            carried.sort_unstable();
+            let in_use = carried.chunk_by(|a, b| a == b).map(|same| (same[0], id(same.len())));
+            Arc::new(Column { in_use: in_use.collect(), values })
+        })
     }
 
     /// The value that the node carries for a key.
     pub(crate) fn value(&mut self, node: usize, key: Key, algebra: &mut Algebra) -> Option<Value> {
-        if self.columns.len() <= key.index() {
-            self.columns.resize_with(key.index() + 1, || None);
+        match self.columns.get(key.index()) {
+            Some(Some(known)) => known.values[node],
+            _ => self.column(key, algebra).values[node],
         }
-        let column = self.columns[key.index()].get_or_insert_with(|| {
-            let name = algebra.key_name(key).to_owned();
-            self.nodes
-                .iter()
-                .map(|node| node.node.labels.get(&name).map(|value| algebra.value(key, value)))
-                .collect()
-        });
-        column[node]
     }
 }
 
 impl<'s> ExistingNode<'s> {
-    fn new(
-        node: &'s Arc<Node>,
-        snapshot: &Snapshot,
-        lanes: &LaneTable,
-        daemons: &[Daemon],
-    ) -> Self {
-        let mut room = lanes.room(&node.allocatable);
-        let mut outstanding = lanes.zero();
-        for daemon in daemons {
-            if daemon.runs_on_node(&node.taints, &node.labels) {
-                lanes::add(&mut outstanding, &daemon.requests);
-            }
-        }
-        let mut existing = Self {
-            node,
-            room: Lanes::new(),
-            ports: Vec::new(),
-            attached: FxHashMap::default(),
-            placed: Vec::new(),
-        };
+    fn new(node: &'s Arc<Node>, snapshot: &Snapshot) -> Self {
+        let mut existing = Self { node, ports: Vec::new(), attached: FxHashMap::default() };
         for pod in &node.pods {
-            let requests = lanes.request(&pod.requests);
-            lanes::subtract(&mut room, &requests);
-            if pod.is_daemon() {
-                lanes::subtract(&mut outstanding, &requests);
-            }
             existing.ports.extend_from_slice(&pod.constraints.host_ports);
             if !node.volume_limits.is_empty() && !pod.volumes.is_empty() {
                 for (driver, claims) in snapshot.volumes.attachments(pod) {
-                    existing.attach(driver, claims);
+                    attach(node, &mut existing.attached, driver, claims);
                 }
             }
         }
-        // More daemons than expected do not give room back.
-        for (left, outstanding) in room.iter_mut().zip(&outstanding) {
-            *left -= (*outstanding).max(0);
-        }
-        existing.room = room;
         existing
     }
+}
 
-    pub(crate) fn can_attach(&self, attachments: &[(String, Vec<String>)]) -> bool {
-        attachments.iter().all(|(driver, claims)| {
-            self.node.volume_limits.get(driver).is_none_or(|limit| {
-                let attached = self.attached.get(driver).map_or(&[][..], Vec::as_slice);
-                let new = claims.iter().filter(|claim| !attached.contains(claim)).count();
-                attached.len() + new <= *limit as usize
-            })
-        })
+fn room_for_pods(node: &Node, lanes: &LaneTable, daemons: &[Daemon]) -> Lanes {
+    let mut room = lanes.room(&node.allocatable);
+    let mut outstanding = lanes.zero();
+    for daemon in daemons {
+        if daemon.runs_on_node(&node.taints, &node.labels) {
+            lanes::add(&mut outstanding, &daemon.requests);
+        }
+    }
+    for pod in &node.pods {
+        let requests = lanes.request(&pod.requests);
+        lanes::subtract(&mut room, &requests);
+        if pod.is_daemon() {
+            lanes::subtract(&mut outstanding, &requests);
+        }
+    }
+    // More daemons than expected do not give room back.
+    for (left, outstanding) in room.iter_mut().zip(&outstanding) {
+        *left -= (*outstanding).max(0);
+    }
+    room
+}
+
+impl RoomTable {
+    fn new(rooms: &[Lanes], lanes: usize) -> Self {
+        let overdrawn = |at: &usize| rooms[*at].iter().any(|left| *left < 0);
+        Self {
+            lanes: (0..lanes).map(|lane| rooms.iter().map(|room| room[lane]).collect()).collect(),
+            overdrawn: (0..rooms.len()).filter(overdrawn).collect(),
+        }
     }
 
-    pub(crate) fn attach(&mut self, driver: &str, claims: impl IntoIterator<Item = String>) {
-        if self.node.volume_limits.contains_key(driver) {
-            let attached = self.attached.entry(driver.to_owned()).or_default();
-            for claim in claims {
-                if !attached.contains(&claim) {
-                    attached.push(claim);
+    fn without_room(&self, request: &[i64]) -> Bits {
+        let asked = || self.lanes.iter().zip(request).filter(|(_, amount)| **amount > 0);
+        let nodes = self.lanes.first().map_or(0, Vec::len);
+        let mut without = self.overdrawn.clone();
+        for word in 0..nodes.div_ceil(64) {
+            let range = word * 64..nodes.min(word * 64 + 64);
+            let mut full = 0_u64;
+            for (lane, amount) in asked() {
+                for (bit, left) in lane[range.clone()].iter().enumerate() {
+                    full |= u64::from(left < amount) << bit;
                 }
+            }
+            without.insert_word(word, full);
+        }
+        without
+    }
+}
+
+fn can_attach(node: &Node, attached: &Attached, wanted: &[(String, Vec<String>)]) -> bool {
+    wanted.iter().all(|(driver, claims)| {
+        node.volume_limits.get(driver).is_none_or(|limit| {
+            let attached = attached.get(driver).map_or(&[][..], Vec::as_slice);
+            let new = claims.iter().filter(|claim| !attached.contains(claim)).count();
+            attached.len() + new <= *limit as usize
+        })
+    })
+}
+
+fn attach(
+    node: &Node,
+    attached: &mut Attached,
+    driver: &str,
+    claims: impl IntoIterator<Item = String>,
+) {
+    if node.volume_limits.contains_key(driver) {
+        let attached = attached.entry(driver.to_owned()).or_default();
+        for claim in claims {
+            if !attached.contains(&claim) {
+                attached.push(claim);
             }
         }
     }

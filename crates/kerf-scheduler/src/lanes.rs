@@ -13,12 +13,12 @@ pub(crate) const CPU_LANE: usize = 0;
 pub(crate) const MEMORY_LANE: usize = 1;
 
 /// Which lane holds which resource, and in which unit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LaneTable {
     lanes: IndexMap<String, Unit, FxBuildHasher>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Unit {
     /// Billionths per unit of the lane.
     nanos: i128,

@@ -33,5 +33,5 @@ pub use refusal::{
 
 /// Places the snapshot's pods, as many as will go.
 pub fn schedule(snapshot: &Snapshot, options: &Options) -> Plan {
-    engine::Engine::new(snapshot, options).run(&Stop::default(), snapshot.pods.len())
+    engine::Engine::new(snapshot, options).run(&[])
 }

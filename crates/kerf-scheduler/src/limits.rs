@@ -7,7 +7,7 @@ use crate::bits::Bits;
 use crate::lanes::{LaneTable, Lanes};
 use crate::template::Template;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// Lane and what is left of it; may be overdrawn.
     lanes: Vec<(usize, i64)>,
@@ -44,6 +44,14 @@ impl Limits {
         if let Some(nodes) = &mut self.nodes {
             *nodes -= 1;
         }
+    }
+
+    /// A node of the pool would go away. It stays a node while what replaces it starts.
+    pub(crate) fn give_back(&mut self, capacity: &[i64]) {
+        for (lane, left) in &mut self.lanes {
+            *left = left.saturating_add(capacity[*lane]);
+        }
+        self.allowed = None;
     }
 
     pub(crate) fn node_limit_reached(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What if these nodes were gone? Asked about one snapshot many times over.
 
-use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kerf_model::{Price, Snapshot};
 
@@ -9,10 +9,14 @@ use crate::options::Options;
 use crate::plan::Plan;
 
 /// Answers what-if questions about one snapshot. Shared between threads: a question changes nothing.
-#[derive(Clone, Debug)]
+///
+/// The snapshot is read once. A question takes nodes out of a copy that lies ready, places pods, and puts everything
+/// back, so that it costs as much as it moves and not as much as the cluster is large.
+#[derive(Debug)]
 pub struct Prober<'s> {
-    snapshot: &'s Snapshot,
-    options: Options,
+    base: Engine<'s>,
+    /// Copies that no thread uses at the moment.
+    idle: Mutex<Vec<Engine<'s>>>,
 }
 
 /// A node that would go away.
@@ -35,25 +39,27 @@ pub struct Stop {
 
 impl<'s> Prober<'s> {
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
-        Self { snapshot, options: options.clone() }
+        Self { base: Engine::new(snapshot, options), idle: Mutex::default() }
     }
 
     /// The plan for a cluster without these nodes: for the pods that leave them and for the snapshot's own.
     ///
-    /// Leaving pods that would end up on a node that is not initialised are listed as failures as well: nobody
-    /// knows yet whether that node will come to life.
+    /// It is the plan that [`crate::schedule`] makes for such a snapshot, with two differences. Leaving pods that
+    /// would end up on a node that is not initialised are listed as failures as well: nobody knows yet whether that
+    /// node will come to life. And pods that were pending before and stay so are not told why.
     pub fn probe(&self, leaving: &[Leaving<'_>], stop: &Stop) -> Plan {
-        let leaving = || leaving.iter().filter(|one| !self.snapshot.nodes[one.node].deleting);
-        let mut snapshot = self.snapshot.clone();
-        for one in leaving() {
-            let pods = &self.snapshot.nodes[one.node].pods;
-            snapshot.pods.extend(one.pods.iter().map(|at| Arc::clone(&pods[*at])));
-        }
-        let mut at = 0;
-        snapshot.nodes.retain(|_| {
-            at += 1;
-            !leaving().any(|one| one.node == at - 1)
-        });
-        Engine::new(&snapshot, &self.options).run(stop, self.snapshot.pods.len())
+        let nodes = &self.base.snapshot.nodes;
+        let leaving: Vec<_> =
+            leaving.iter().filter(|one| !nodes[one.node].deleting).copied().collect();
+        let idle = self.idle().pop();
+        let mut engine = idle.unwrap_or_else(|| self.base.clone());
+        let plan = engine.run_without(&leaving, stop);
+        self.idle().push(engine);
+        plan
+    }
+
+    /// A thread that panicked took its copy with it, so what is left here is whole.
+    fn idle(&self) -> MutexGuard<'_, Vec<Engine<'s>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,6 +25,9 @@ pub enum Refusal {
         "reserved capacity that it could use may become free in this run: it waits for the next one"
     )]
     WaitsForReservation,
+    /// A probe does not ask after pods that had no place before.
+    #[error("it still finds no place")]
+    NotAsked,
     #[error("it would go to {node}, which is not initialised and may never be")]
     UninitializedNode { node: String },
     #[error("pool {pool}: the claim made for it has too few instance types left: {source}")]
@@ -40,6 +43,7 @@ impl Refusal {
             Self::NoPools => "NoPools",
             Self::Pools(_) => "Pools",
             Self::WaitsForReservation => "WaitsForReservation",
+            Self::NotAsked => "NotAsked",
             Self::UninitializedNode { .. } => "UninitializedNode",
             Self::TooFewInstanceTypes { .. } => "TooFewInstanceTypes",
         }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::algebra::id;
 use crate::template::Template;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
     names: Vec<String>,
     left: Vec<u32>,

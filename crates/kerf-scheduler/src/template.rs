@@ -15,7 +15,7 @@ use crate::lanes::{LaneTable, Lanes};
 /// A row is an instance type together with one of its allocatable groups. Requirements of a claim only
 /// narrow and its requests only grow, so a row that fails once fails for good, and a type is alive while any of
 /// its rows is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) pool: Arc<Pool>,
     pub(crate) set: SetId,
@@ -32,14 +32,14 @@ pub(crate) struct Template {
     prices: FxHashMap<SetId, Arc<[(Price, u32)]>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) instance_type: u32,
     offerings: Vec<(u32, Price)>,
 }
 
 /// Instance types on which the same daemons run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DaemonGroup {
     daemons: Vec<usize>,
     pub(crate) overhead: Lanes,
@@ -47,7 +47,7 @@ pub(crate) struct DaemonGroup {
     pub(crate) rows: Bits,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReservedOffering {
     pub(crate) row: u32,
     pub(crate) set: SetId,
@@ -56,7 +56,7 @@ pub(crate) struct ReservedOffering {
 }
 
 /// Rows by how much room they have of one resource.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Thresholds {
     /// Distinct amounts, ascending.
     amounts: Vec<i64>,
@@ -65,14 +65,14 @@ struct Thresholds {
 }
 
 /// Rows by what their type says about one key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct KeyRows {
     rules: Vec<(Rule, Bits)>,
     named: Bits,
 }
 
 /// Offerings that ask for the same, and the rows that have one of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Shape {
     set: SetId,
     rows: Bits,

@@ -12,7 +12,7 @@ use crate::bits::Bits;
 use crate::refusal::TopologyKind;
 
 /// All groups of a run, and which pods they select.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Topology<'s> {
     pub(crate) groups: Vec<Group>,
     ids: FxHashMap<Identity, GroupId>,
@@ -23,6 +23,18 @@ pub(crate) struct Topology<'s> {
     groups_by_label: FxHashMap<(String, String), Vec<GroupId>>,
     unlabelled_groups: Vec<GroupId>,
     audiences_by_label: FxHashMap<(&'s str, &'s str), Vec<AudienceId>>,
+    /// What a run has changed, where it is to be taken back.
+    journal: Option<Vec<Entry>>,
+}
+
+/// A domain of a group before a change.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    group: GroupId,
+    domain: u32,
+    count: u32,
+    sources: u32,
+    registered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +44,7 @@ pub(crate) struct GroupId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AudienceId(u32);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Audience<'s> {
     namespace: &'s str,
     labels: &'s Labels,
@@ -85,13 +97,18 @@ pub(crate) struct NodeFilter {
     pub(crate) tolerations: Option<Vec<Toleration>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) identity: Identity,
     /// By host or by value of the key.
     counts: Vec<u32>,
+    total: u32,
     /// Domains that are known, with or without pods.
     registered: Bits,
+    /// By value of the key, how many pools and nodes make it known.
+    sources: Vec<u32>,
+    /// Nodes that take part; `None` for all that exist.
+    pub(crate) participants: Option<Bits>,
     /// The selected audiences among those that were known when the group was made.
     first_audiences: Vec<AudienceId>,
 }
@@ -101,16 +118,48 @@ impl Group {
         self.counts.get(domain).copied().unwrap_or(0)
     }
 
+    /// Pods that count, in all domains.
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+
     pub(crate) fn add(&mut self, domain: usize, pods: u32) {
         if self.counts.len() <= domain {
             self.counts.resize(domain + 1, 0);
         }
         self.counts[domain] += pods;
+        self.total += pods;
         self.registered.insert(domain);
     }
 
-    pub(crate) fn register(&mut self, domain: usize) {
+    /// Makes the domain known on behalf of so many pools or nodes.
+    pub(crate) fn enter(&mut self, domain: usize, sources: u32) {
+        if let Place::Label(_) = self.identity.place {
+            if self.sources.len() <= domain {
+                self.sources.resize(domain + 1, 0);
+            }
+            self.sources[domain] += sources;
+        }
         self.registered.insert(domain);
+    }
+
+    /// How many make the domain known; hosts only make themselves known.
+    pub(crate) fn sources(&self, domain: usize) -> u32 {
+        self.sources.get(domain).copied().unwrap_or(0)
+    }
+
+    /// Takes back one [`Self::enter`].
+    fn leave(&mut self, domain: usize) {
+        let left = match self.sources.get_mut(domain) {
+            Some(sources) => {
+                *sources = sources.saturating_sub(1);
+                *sources
+            }
+            None => 0,
+        };
+        if left == 0 {
+            self.registered.remove(domain);
+        }
     }
 
     pub(crate) fn domains(&self) -> impl Iterator<Item = (usize, u32)> {
@@ -196,7 +245,10 @@ impl<'s> Topology<'s> {
         self.groups.push(Group {
             identity,
             counts: Vec::new(),
+            total: 0,
             registered: Bits::default(),
+            sources: Vec::new(),
+            participants: None,
             first_audiences: Vec::new(),
         });
         match label {
@@ -212,6 +264,66 @@ impl<'s> Topology<'s> {
             }
         }
         group
+    }
+
+    /// From here on changes are written down.
+    pub(crate) fn keep_journal(&mut self) {
+        self.journal.get_or_insert_default();
+    }
+
+    /// A pod counts in this domain from now on.
+    pub(crate) fn record(&mut self, group: GroupId, domain: usize) {
+        self.note(group, domain);
+        self.groups[group.index()].add(domain, 1);
+    }
+
+    /// So many pods of this domain count no longer.
+    pub(crate) fn unrecord(&mut self, group: GroupId, domain: usize, pods: u32) {
+        self.note(group, domain);
+        let group = &mut self.groups[group.index()];
+        let pods = pods.min(group.count(domain));
+        if pods > 0 {
+            group.counts[domain] -= pods;
+            group.total -= pods;
+        }
+    }
+
+    /// One node less makes the domain known.
+    pub(crate) fn leave(&mut self, group: GroupId, domain: usize) {
+        self.note(group, domain);
+        self.groups[group.index()].leave(domain);
+    }
+
+    fn note(&mut self, group: GroupId, domain: usize) {
+        if let Some(journal) = &mut self.journal {
+            let before = &self.groups[group.index()];
+            journal.push(Entry {
+                group,
+                domain: id(domain),
+                count: before.count(domain),
+                sources: before.sources(domain),
+                registered: before.registered.contains(domain),
+            });
+        }
+    }
+
+    /// Forgets the run.
+    pub(crate) fn restore(&mut self) {
+        for entry in self.journal.iter_mut().flat_map(|journal| journal.drain(..).rev()) {
+            let (group, domain) = (&mut self.groups[entry.group.index()], entry.domain as usize);
+            group.total = group.total + entry.count - group.count(domain);
+            if let Some(count) = group.counts.get_mut(domain) {
+                *count = entry.count;
+            }
+            if let Some(sources) = group.sources.get_mut(domain) {
+                *sources = entry.sources;
+            }
+            if entry.registered {
+                group.registered.insert(domain);
+            } else {
+                group.registered.remove(domain);
+            }
+        }
     }
 
     /// Nodes with the bound pods that the group selects. Bound pods are known before any group is.
@@ -233,6 +345,10 @@ fn asked_label(selector: &Selector) -> Option<(String, String)> {
 }
 
 impl GroupId {
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(id(index))
+    }
+
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }

@@ -11,8 +11,7 @@ use kerf_model::{Pod, Selector};
 
 use super::Engine;
 use crate::algebra::id;
-use crate::bits::Bits;
-use crate::class::{self, Class, ClassId, ClassKey, Relaxed, Spec};
+use crate::class::{self, Class, ClassId, ClassKey, ClassRun, Relaxed, Spec};
 use crate::options::PreferencePolicy;
 use crate::refusal::TopologyKind;
 use crate::topology::{GroupId, Identity, Namespaces, NodeFilter, Place, Side};
@@ -40,10 +39,7 @@ impl<'s> Engine<'s> {
     }
 
     pub(super) fn is_on_deleting_node(&self, pod: &Pod) -> bool {
-        pod.node_name.as_ref().is_some_and(|name| {
-            let leaving = &self.existing.nodes[self.existing.targets..];
-            leaving.iter().any(|node| node.node.name == *name)
-        })
+        pod.node_name.as_ref().is_some_and(|name| self.doomed.contains(name.as_str()))
     }
 
     /// The class with one wish less.
@@ -99,11 +95,9 @@ impl<'s> Engine<'s> {
         let spec = Spec { key, wish, strict, alternatives, attachments, owned, carried };
         self.classes.push(Class {
             spec: Arc::new(spec),
-            dead_nodes: Bits::default(),
-            dead_claims: Bits::default(),
-            dead_templates: Bits::default(),
             relaxed: Relaxed::NotAskedYet,
-            failed: None,
+            barred_nodes: None,
+            run: ClassRun::default(),
         });
         class
     }

@@ -1,31 +1,42 @@
 //! From the state at the end of a run to a plan.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kerf_model::catalogue::satisfies_min_values;
 use kerf_model::labels::{INITIALIZED, REGISTERED};
 use kerf_model::{MinValuesPolicy, Pod, Price, Resources};
 
-use super::Engine;
+use rustc_hash::FxHashMap;
+
+use super::{Engine, Standing};
+use crate::algebra::id;
 use crate::class::ClassId;
 use crate::lanes::Lanes;
 use crate::plan::{Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
 use crate::refusal::Refusal;
 
 impl Engine<'_> {
-    /// `stuck` names, for pods that found no place, the last class that was tried.
     pub(super) fn finish(
-        mut self,
-        mut refusals: Vec<Option<Refusal>>,
-        stuck: &[Option<ClassId>],
-        leaving: usize,
+        &mut self,
+        standings: &[Standing],
+        left_behind: &[Result<ClassId, Refusal>],
     ) -> Plan {
-        let mut explained = rustc_hash::FxHashMap::default();
-        for (refusal, class) in refusals.iter_mut().zip(stuck) {
-            if let Some(class) = class {
-                let explanation = explained.entry(*class).or_insert_with(|| self.explain(*class));
-                *refusal = Some(explanation.clone());
-            }
+        let pending = Arc::clone(&self.pending);
+        let own = pending.classes.len();
+        let mut refusals: BTreeMap<u32, Refusal> = BTreeMap::new();
+        let mut explained: FxHashMap<ClassId, Refusal> = FxHashMap::default();
+        for (at, judged) in pending.classes.iter().chain(left_behind).enumerate() {
+            let refusal = match (judged, standings[at]) {
+                (Err(refusal), _) => refusal.clone(),
+                (_, Standing::Settled) => continue,
+                (_, Standing::WaitsForReservation) => Refusal::WaitsForReservation,
+                (_, Standing::Nowhere(_)) if self.is_aside(at) => Refusal::NotAsked,
+                (_, Standing::Nowhere(class)) => {
+                    explained.entry(class).or_insert_with(|| self.explain(class)).clone()
+                }
+            };
+            refusals.insert(id(at), refusal);
         }
         let mut claims = Vec::with_capacity(self.claims.len());
         for index in 0..self.claims.len() {
@@ -40,50 +51,58 @@ impl Engine<'_> {
                 Ok(_) => claims.push(claim),
                 Err(source) => {
                     for pod in &self.claims.claims[index].pods {
-                        refusals[*pod as usize] = Some(Refusal::TooFewInstanceTypes {
-                            pool: claim.pool.name.clone(),
-                            source: source.clone(),
-                        });
+                        let pool = claim.pool.name.clone();
+                        let source = source.clone();
+                        refusals.insert(*pod, Refusal::TooFewInstanceTypes { pool, source });
                     }
                 }
             }
         }
-        if let Some(below) = self.stop.price_below {
+        if let Some(below) = self.stop.price_below.filter(|_| !claims.is_empty()) {
             let at_least = claims.iter().map(|claim| claim.price).sum();
-            if at_least >= below && !claims.is_empty() {
+            if at_least >= below {
                 return Plan {
                     stopped: Some(Stopped::Price { at_least, below }),
                     ..Plan::default()
                 };
             }
         }
-        for node in self.existing.nodes.iter().filter(|node| !node.node.initialized) {
-            for pod in node.placed.iter().filter(|pod| **pod as usize >= leaving) {
-                let node = node.node.name.clone();
-                refusals[*pod as usize] = Some(Refusal::UninitializedNode { node });
+        let mut placements = Vec::new();
+        for changed in self.existing.changed() {
+            let node = self.existing.nodes[changed.node].node;
+            if !node.initialized {
+                for pod in changed.placed.iter().filter(|pod| **pod as usize >= own) {
+                    let node = node.name.clone();
+                    refusals.insert(*pod, Refusal::UninitializedNode { node });
+                }
             }
+            let pods = self.named(&changed.placed);
+            placements.push(Placement { node: Arc::clone(node), pods });
         }
-        let pods = &self.snapshot.pods;
-        let placements = self
-            .existing
-            .nodes
-            .iter()
-            .filter(|node| !node.placed.is_empty())
-            .map(|node| Placement { node: Arc::clone(node.node), pods: named(&node.placed, pods) })
-            .collect();
         let failures = refusals
             .into_iter()
-            .enumerate()
-            .filter_map(|(at, refusal)| {
-                let origin = match &pods[at] {
-                    _ if at >= leaving => Origin::Leaving,
-                    pod if self.is_on_deleting_node(pod) => Origin::Deleting,
-                    _ => Origin::Pending,
-                };
-                Some(PodFailure { pod: Arc::clone(&pods[at]), origin, refusal: refusal? })
+            .map(|(at, refusal)| PodFailure {
+                pod: Arc::clone(self.pod(at)),
+                origin: self.origin(at as usize),
+                refusal,
             })
             .collect();
-        Plan { claims, placements, failures, unusable_pools: self.unusable, stopped: None }
+        let unusable_pools = self.unusable.clone();
+        Plan { claims, placements, failures, unusable_pools, stopped: None }
+    }
+
+    fn origin(&self, at: usize) -> Origin {
+        match self.snapshot.pods.get(at) {
+            None => Origin::Leaving,
+            Some(pod) if self.is_on_deleting_node(pod) => Origin::Deleting,
+            Some(_) => Origin::Pending,
+        }
+    }
+
+    /// Whether the pod is none of those that a probe is about. Explaining takes longer than placing, and a cluster
+    /// may have many pods that wait for something else.
+    fn is_aside(&self, at: usize) -> bool {
+        self.probing && self.origin(at) == Origin::Pending
     }
 
     /// The lowest price of a claim as it stands, before it is pinned to its reservations: it may yet lose those.
@@ -115,7 +134,7 @@ impl Engine<'_> {
             requirements.remove(simulated);
         }
         PlannedClaim {
-            pods: named(&claim.pods, &self.snapshot.pods),
+            pods: self.named(&claim.pods),
             instance_types,
             requirements,
             requests: self.requests_with_daemons(index),
@@ -144,8 +163,8 @@ impl Engine<'_> {
         }
         self.lanes.resources(&total)
     }
-}
 
-fn named(indices: &[u32], pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-    indices.iter().map(|at| Arc::clone(&pods[*at as usize])).collect()
+    fn named(&self, pods: &[u32]) -> Vec<Arc<Pod>> {
+        pods.iter().map(|at| Arc::clone(self.pod(*at))).collect()
+    }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use kerf_model::taint::tolerates_all;
 use kerf_model::{Effect, Taint};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Engine, Spot};
-use crate::algebra::{Key, Value};
+use crate::algebra::{Key, Value, id};
+use crate::bits::Bits;
 use crate::class::ClassId;
 use crate::refusal::TopologyKind;
-use crate::topology::{GroupId, Identity, NodeFilter, Place, Side};
+use crate::topology::{AudienceId, GroupId, Identity, NodeFilter, Place, Side};
 
 impl Engine<'_> {
     /// The group of this constraint, with its domains and with everything counted that is already there.
@@ -25,6 +26,9 @@ impl Engine<'_> {
         }
         if side == Side::Selected {
             self.count_bound(group, place, &filter);
+            for at in 0..self.leaving.len() {
+                self.leave_group(group, self.leaving[at]);
+            }
         }
         for at in 0..self.placed.len() {
             let (class, spot) = self.placed[at];
@@ -65,7 +69,7 @@ impl Engine<'_> {
             listed.sort_unstable();
             for value in listed {
                 let value = self.algebra.value(key, &value);
-                self.topology.groups[group.index()].register(value.index());
+                self.topology.groups[group.index()].enter(value.index(), 1);
             }
         }
     }
@@ -74,31 +78,31 @@ impl Engine<'_> {
         if *filter == NodeFilter::default() {
             return self.count_bound_everywhere(group, place);
         }
-        let mut takes_part = Vec::with_capacity(self.existing.nodes.len());
+        let mut participants = Bits::default();
         for node in 0..self.existing.nodes.len() {
-            let exists = self.existing.nodes[node].node.exists;
-            let domain = if exists && self.node_takes_part(node, filter) {
-                self.node_domain(node, place)
-            } else {
-                None
-            };
-            if let Some(domain) = domain {
-                self.topology.groups[group.index()].register(domain);
+            if self.existing.nodes[node].node.exists && self.node_takes_part(node, filter) {
+                participants.insert(node);
+                if let Some(domain) = self.node_domain(node, place) {
+                    self.topology.groups[group.index()].enter(domain, 1);
+                }
             }
-            takes_part.push(domain);
         }
         for (node, pods) in self.topology.bound_to(group) {
-            if let Some(domain) = takes_part[node as usize] {
+            if participants.contains(node as usize)
+                && let Some(domain) = self.node_domain(node as usize, place)
+            {
                 self.topology.groups[group.index()].add(domain, pods);
             }
         }
+        self.topology.groups[group.index()].participants = Some(participants);
     }
 
     /// Without a filter only nodes with pods that count need a look.
     fn count_bound_everywhere(&mut self, group: GroupId, place: Place) {
         if let Place::Label(key) = place {
-            for value in self.existing.values_in_use(key, &mut self.algebra) {
-                self.topology.groups[group.index()].register(value.index());
+            let column = Arc::clone(self.existing.column(key, &mut self.algebra));
+            for (value, nodes) in &column.in_use {
+                self.topology.groups[group.index()].enter(value.index(), *nodes);
             }
         }
         for (node, pods) in self.topology.bound_to(group) {
@@ -108,8 +112,12 @@ impl Engine<'_> {
         }
     }
 
-    /// Bound pods that keep others away.
-    pub(super) fn count_bound_carriers(&mut self, moving: &FxHashSet<&str>) {
+    /// Bound pods that keep others away: by node the groups that they count in.
+    pub(super) fn count_bound_carriers(
+        &mut self,
+        moving: &FxHashSet<&str>,
+    ) -> FxHashMap<u32, Vec<GroupId>> {
+        let mut carried: FxHashMap<u32, Vec<GroupId>> = FxHashMap::default();
         for at in 0..self.existing.nodes.len() {
             let node = self.existing.nodes[at].node;
             for pod in node.pods.iter().filter(|pod| !moving.contains(pod.uid.as_str())) {
@@ -118,11 +126,76 @@ impl Engine<'_> {
                     let place = identity.place;
                     let group = self.group(identity);
                     if let Some(domain) = self.node_domain(at, place) {
+                        self.topology.groups[group.index()].enter(domain, 1);
                         self.topology.groups[group.index()].add(domain, 1);
                     }
+                    carried.entry(id(at)).or_default().push(group);
                 }
             }
         }
+        carried
+    }
+
+    /// The node and its pods count no longer.
+    pub(super) fn leave_topology(&mut self, node: usize) {
+        let bound = Arc::clone(&self.bound);
+        for group in bound.carried.get(&id(node)).into_iter().flatten() {
+            let place = self.topology.groups[group.index()].identity.place;
+            if let Some(domain) = self.node_domain(node, place) {
+                self.topology.unrecord(*group, domain, 1);
+                self.topology.leave(*group, domain);
+            }
+        }
+        for audience in &bound.audiences[node] {
+            for at in 0..self.topology.selecting(*audience).len() {
+                let group = self.topology.selecting(*audience)[at];
+                if self.topology.groups[group.index()].identity.side == Side::Selected
+                    && let Some(domain) = self.counting_domain(group, node)
+                {
+                    self.topology.unrecord(group, domain, 1);
+                }
+            }
+        }
+        for at in 0..self.topology.groups.len() {
+            let group = GroupId::from_index(at);
+            if self.topology.groups[at].identity.side == Side::Selected {
+                self.leave_domain(group, node);
+            }
+        }
+    }
+
+    /// The same for a group that is made when the node has already gone.
+    fn leave_group(&mut self, group: GroupId, node: usize) {
+        let bound = Arc::clone(&self.bound);
+        let selected = |audience: &&AudienceId| self.topology.selects(group, **audience);
+        let pods = bound.audiences[node].iter().filter(selected).count();
+        if pods > 0
+            && let Some(domain) = self.counting_domain(group, node)
+        {
+            self.topology.unrecord(group, domain, id(pods));
+        }
+        self.leave_domain(group, node);
+    }
+
+    fn leave_domain(&mut self, group: GroupId, node: usize) {
+        if let Some(domain) = self.counting_domain(group, node) {
+            let others = self.topology.groups[group.index()].sources(domain);
+            // Most domains are known from far more nodes than can go at once.
+            if others as usize <= self.leaving.len() {
+                self.topology.leave(group, domain);
+            }
+        }
+    }
+
+    /// The domain in which pods that are bound to the node count.
+    fn counting_domain(&mut self, group: GroupId, node: usize) -> Option<usize> {
+        let group = &self.topology.groups[group.index()];
+        let takes_part = match &group.participants {
+            Some(participants) => participants.contains(node),
+            None => self.existing.nodes[node].node.exists,
+        };
+        let place = group.identity.place;
+        takes_part.then(|| self.node_domain(node, place))?
     }
 
     /// A pod of the class went there: it counts from now on.
@@ -157,17 +230,17 @@ impl Engine<'_> {
         match spot {
             Spot::Node(node) => {
                 if let Some(domain) = self.node_domain(node, place) {
-                    self.topology.groups[group.index()].add(domain, 1);
+                    self.topology.record(group, domain);
                 }
             }
             Spot::Claim(claim) => match place {
                 Place::Host => {
                     let host = self.host_of_claim(claim);
-                    self.topology.groups[group.index()].add(host, 1);
+                    self.topology.record(group, host);
                 }
                 Place::Label(key) => {
                     for value in self.claim_domains(group, claim, key, kind) {
-                        self.topology.groups[group.index()].add(value.index(), 1);
+                        self.topology.record(group, value.index());
                     }
                 }
             },

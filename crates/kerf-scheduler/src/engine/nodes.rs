@@ -6,15 +6,14 @@ use super::{Engine, Spot};
 use crate::algebra::{SetId, Wish};
 use crate::attempt::{Attempt, HostRule, Pick};
 use crate::class::ClassId;
-use crate::lanes;
-use crate::template::conflict;
 
-/// A refusal, and whether it holds for the rest of the run.
-struct Refused {
-    is_final: bool,
+/// How long a refusal holds.
+enum Refused {
+    ForNow,
+    /// Nodes only fill up and counts only grow.
+    ForThisRun,
+    Always,
 }
-
-const FOR_GOOD: Refused = Refused { is_final: true };
 
 impl Engine<'_> {
     pub(super) fn first_accepting_node(
@@ -22,7 +21,7 @@ impl Engine<'_> {
         class: ClassId,
         attempt: &Attempt,
     ) -> Option<usize> {
-        let mut dead = std::mem::take(&mut self.classes[class.index()].dead_nodes);
+        let mut dead = std::mem::take(&mut self.classes[class.index()].run.dead_nodes);
         let mut found = None;
         let mut next = dead.next_absent(0, self.existing.targets);
         while let Some(node) = next {
@@ -31,37 +30,42 @@ impl Engine<'_> {
                     found = Some(node);
                     break;
                 }
-                Err(refused) if refused.is_final => dead.insert(node),
-                Err(_) => {}
+                Err(Refused::ForNow) => {}
+                Err(Refused::ForThisRun) => dead.insert(node),
+                Err(Refused::Always) => {
+                    dead.insert(node);
+                    self.classes[class.index()].barred_nodes.get_or_insert_default().insert(node);
+                }
             }
             next = dead.next_absent(node + 1, self.existing.targets);
         }
-        self.classes[class.index()].dead_nodes = dead;
+        self.classes[class.index()].run.dead_nodes = dead;
         found
     }
 
     fn evaluate_node(&mut self, attempt: &Attempt, index: usize) -> Result<(), Refused> {
         let spec = &attempt.spec;
-        let existing = &self.existing.nodes[index];
-        let node = existing.node;
+        let node = self.existing.nodes[index].node;
+        if !self.existing.accepts(index, spec) {
+            let changed = self.existing.is_changed(index);
+            return Err(if changed { Refused::ForThisRun } else { Refused::Always });
+        }
         let settling = self.options.honor_settling && node.settling && !spec.key.unsettled;
         if settling
-            || !lanes::fits(&spec.key.requests, &existing.room)
-            || conflict(&existing.ports, spec.ports())
-            || !existing.can_attach(&spec.attachments)
             || !self.tolerates(attempt.class, &node.taints)
             || !self.node_meets(index, &spec.wish)
         {
-            return Err(FOR_GOOD);
+            return Err(Refused::Always);
         }
         if !spec.alternatives.is_empty()
             && !spec.alternatives.iter().any(|alternative| self.node_meets(index, alternative))
         {
-            return Err(FOR_GOOD);
+            return Err(Refused::Always);
         }
         for check in &attempt.hosts {
             if !check.rule.accepts(self.topology.groups[check.group.index()].count(index)) {
-                return Err(Refused { is_final: matches!(check.rule, HostRule::AtMost(_)) });
+                let grows = matches!(check.rule, HostRule::AtMost(_));
+                return Err(if grows { Refused::ForThisRun } else { Refused::ForNow });
             }
         }
         for check in &attempt.domains {
@@ -72,14 +76,15 @@ impl Engine<'_> {
                 (Pick::Empty { .. }, Some(domain)) => {
                     self.topology.groups[check.group.index()].count(domain.index()) == 0
                 }
-                (_, None) => return Err(FOR_GOOD),
+                (_, None) => return Err(Refused::Always),
                 (Pick::Any { domains, .. }, Some(domain)) => domains.contains(domain.index()),
                 (Pick::First(domains), Some(domain)) => {
                     domains.iter().any(|(value, _)| *value == domain)
                 }
             };
             if !accepted {
-                return Err(Refused { is_final: matches!(check.pick, Pick::Empty { .. }) });
+                let grows = matches!(check.pick, Pick::Empty { .. });
+                return Err(if grows { Refused::ForThisRun } else { Refused::ForNow });
             }
         }
         Ok(())
@@ -103,13 +108,7 @@ impl Engine<'_> {
 
     pub(super) fn commit_to_node(&mut self, pod: u32, class: ClassId, index: usize) {
         let spec = Arc::clone(&self.classes[class.index()].spec);
-        let node = &mut self.existing.nodes[index];
-        lanes::subtract(&mut node.room, &spec.key.requests);
-        node.ports.extend_from_slice(spec.ports());
-        for (driver, claims) in &spec.attachments {
-            node.attach(driver, claims.iter().cloned());
-        }
-        node.placed.push(pod);
+        self.existing.take(index, pod, &spec);
         self.record(class, Spot::Node(index));
     }
 }

@@ -129,6 +129,32 @@ fn bound_pods_and_missing_labels_refuse() {
 }
 
 #[test]
+fn larger_then_older_then_smaller_uid() {
+    let one = |uid: &str,
+               created: Option<i64>,
+               cpu: &str,
+               memory: &str|
+     -> std::sync::Arc<kerf_model::Pod> {
+        let mut pod = (*pod(uid).requests(&format!("cpu={cpu} memory={memory}")).build()).clone();
+        uid.clone_into(&mut pod.uid);
+        pod.created =
+            created.map(|second| format!("2026-01-01T00:00:{second:02}Z").parse().expect("a time"));
+        pod.into()
+    };
+    let pods = vec![
+        one("f", Some(2), "1", "1Mi"),
+        one("e", Some(1), "1", "1Mi"),
+        one("d", Some(1), "1", "1Mi"),
+        one("c", None, "1", "2Mi"),
+        one("b", None, "2", "0"),
+        one("a", None, "1", "1Mi"),
+    ];
+    let plan = plan(&with_nodes(cluster(vec![], pods), vec![node("n", "", "cpu=10 pods=10")]));
+    let order: Vec<_> = plan.placements[0].pods.iter().map(|pod| pod.name.as_str()).collect();
+    assert_eq!(order, ["b", "c", "a", "d", "e", "f"]);
+}
+
+#[test]
 fn settling_nodes_take_only_pods_that_have_no_place() {
     use kerf_scheduler::{Options, schedule};
     let options = Options { honor_settling: true, ..Options::default() };

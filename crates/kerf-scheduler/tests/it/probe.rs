@@ -126,15 +126,17 @@ fn uninitialized_nodes_are_no_refuge() {
 }
 
 #[test]
-fn limits_are_counted_without_the_nodes_that_leave() {
-    let check = |nodes: &str, claims: usize| {
-        let limited = Pool { limits: amounts(nodes), ..pool("default") };
+fn what_leaves_gives_its_resources_back_but_stays_a_node_until_it_is_gone() {
+    let check = |limits: &str, claims: usize| {
+        let limited = Pool { limits: amounts(limits), ..pool("default") };
         let snapshot = with_nodes(cluster(vec![limited], vec![]), vec![running("a", &["1"])]);
         let plan = all_leave(&snapshot, &[0], Stop::default());
         assert_eq!((plan.claims.len(), plan.failures.len()), (claims, 1 - claims));
     };
-    check("nodes=1", 1);
-    check("nodes=0", 0);
+    check("cpu=4", 1);
+    check("cpu=1", 0);
+    check("nodes=2", 1);
+    check("nodes=1", 0);
 }
 
 #[test]

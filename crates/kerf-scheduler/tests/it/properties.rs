@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::checker::violations;
-use crate::random::{Dice, snapshot};
-use kerf_model::{MinValuesPolicy, Pool, Snapshot};
-use kerf_scheduler::{Options, Plan, PreferencePolicy, schedule};
+use crate::random::{Dice, busy_snapshot, snapshot};
+use kerf_model::{MinValuesPolicy, Pool, Price, Quantity, Snapshot};
+use kerf_scheduler::{
+    Leaving, Options, Origin, Plan, PodFailure, PreferencePolicy, Prober, Refusal, Stop, schedule,
+};
 
 /// More in a long run: `KERF_RANDOM_PROBLEMS=10000 cargo test`.
 fn seeds() -> std::ops::Range<u64> {
@@ -61,6 +63,140 @@ fn the_order_of_the_input_does_not_matter() {
     }
 }
 
+/// A probe must not differ from a run without the nodes, whatever was asked before and on which thread.
+#[test]
+fn a_probe_is_a_plan_without_the_nodes() {
+    let (mut moved, mut bought, mut lost, mut stopped) = (0, 0, 0, 0);
+    for seed in seeds().step_by(4) {
+        let mut snapshot = busy_snapshot(seed);
+        let mut dice = Dice(seed ^ 0x5EED);
+        let options = Options { honor_settling: dice.roll(2) == 0, ..options(seed) };
+        for node in &mut snapshot.nodes {
+            Arc::make_mut(node).settling = dice.roll(5) == 0;
+        }
+        let prober = Prober::new(&snapshot, &options);
+        let questions: Vec<_> = (0..6).map(|_| question(&snapshot, &mut dice)).collect();
+        let ask = |question: &Vec<(usize, Vec<usize>)>, stop: &Stop| {
+            let leaving: Vec<_> =
+                question.iter().map(|(node, pods)| Leaving { node: *node, pods }).collect();
+            prober.probe(&leaving, stop)
+        };
+        let answers: Vec<Plan> = if seed.is_multiple_of(8) {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = questions
+                    .iter()
+                    .map(|question| scope.spawn(|| ask(question, &Stop::default())))
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            })
+        } else {
+            questions.iter().map(|question| ask(question, &Stop::default())).collect()
+        };
+        for (question, answer) in questions.iter().zip(&answers) {
+            let mut rest = snapshot.clone();
+            let gone = |at: &usize| question.iter().any(|(node, _)| node == at);
+            for (node, pods) in question {
+                rest.pods.extend(pods.iter().map(|at| snapshot.nodes[*node].pods[*at].clone()));
+            }
+            rest.nodes = (0..snapshot.nodes.len())
+                .filter(|at| !gone(at))
+                .map(|at| snapshot.nodes[at].clone())
+                .collect();
+            // Nodes that leave are still there while others start, so they count against limits of nodes.
+            for pool in &mut rest.pools {
+                let leaves = |(node, _): &&(usize, Vec<usize>)| {
+                    snapshot.nodes[*node].pool.as_ref() == Some(&pool.name)
+                };
+                let leaving = question.iter().filter(leaves).count();
+                if let Some(limit) = pool.limits.get("nodes") {
+                    let left = limit.whole_units() - i64::try_from(leaving).unwrap();
+                    Arc::make_mut(pool).limits.set("nodes", Quantity::from_units(left));
+                }
+            }
+            let plan = as_probe(schedule(&rest, &options), snapshot.pods.len(), &rest);
+            assert_eq!(printed(answer), printed(&plan), "seed {seed}, without {question:?}");
+            moved += usize::from(!answer.placements.is_empty());
+            bought += usize::from(!answer.claims.is_empty());
+            lost += usize::from(answer.losses().next().is_some());
+            for stop in stops(&plan) {
+                let bounded = ask(question, &stop);
+                let over = stop.max_new_claims.is_some_and(|most| plan.claims.len() > most)
+                    || stop.price_below.is_some_and(|below| plan.price() >= below);
+                if over && !plan.claims.is_empty() {
+                    assert!(bounded.stopped.is_some(), "seed {seed}, {stop:?}");
+                    stopped += 1;
+                } else if bounded.stopped.is_none() {
+                    assert_eq!(printed(&bounded), printed(&plan), "seed {seed}, {stop:?}");
+                } else {
+                    // Only claims that are dropped at the very end excuse a stop.
+                    let dropped = |failure: &PodFailure| {
+                        matches!(failure.refusal, Refusal::TooFewInstanceTypes { .. })
+                    };
+                    assert!(plan.failures.iter().any(dropped), "seed {seed}, {stop:?}");
+                }
+            }
+        }
+    }
+    assert!(
+        moved > 0 && bought > 0 && lost > 0 && stopped > 0,
+        "{moved} {bought} {lost} {stopped}"
+    );
+}
+
+/// Some nodes that stay, if need be by themselves, and some of their pods.
+fn question(snapshot: &Snapshot, dice: &mut Dice) -> Vec<(usize, Vec<usize>)> {
+    (0..snapshot.nodes.len())
+        .filter(|at| !snapshot.nodes[*at].deleting && dice.roll(3) == 0)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|node| {
+            let pods = 0..snapshot.nodes[node].pods.len();
+            (node, pods.filter(|_| dice.roll(5) > 0).collect())
+        })
+        .collect()
+}
+
+fn stops(plan: &Plan) -> [Stop; 4] {
+    let step = Price::from_ten_billionths(1);
+    let fewer = plan.claims.len().checked_sub(1);
+    [
+        Stop { max_new_claims: Some(plan.claims.len()), price_below: Some(plan.price() + step) },
+        Stop { max_new_claims: fewer, price_below: None },
+        Stop { max_new_claims: None, price_below: Some(plan.price()) },
+        Stop { max_new_claims: None, price_below: Some(plan.price().times(1, 2)) },
+    ]
+}
+
+/// What a probe says otherwise than a plan.
+fn as_probe(mut plan: Plan, own: usize, snapshot: &Snapshot) -> Plan {
+    let leaves: Vec<_> = snapshot.pods[own..].iter().map(|pod| &pod.uid).collect();
+    let doomed = |name: &Option<String>| {
+        let on = |node: &&Arc<kerf_model::Node>| Some(&node.name) == name.as_ref();
+        snapshot.nodes.iter().find(on).is_some_and(|node| node.deleting)
+    };
+    for failure in &mut plan.failures {
+        failure.origin = match &failure.pod {
+            pod if leaves.contains(&&pod.uid) => Origin::Leaving,
+            pod if doomed(&pod.node_name) => Origin::Deleting,
+            _ => Origin::Pending,
+        };
+        let explained = matches!(failure.refusal, Refusal::Pools(_) | Refusal::NoPools);
+        if explained && failure.origin == Origin::Pending {
+            failure.refusal = Refusal::NotAsked;
+        }
+    }
+    for placement in plan.placements.iter().filter(|placement| !placement.node.initialized) {
+        for pod in placement.pods.iter().filter(|pod| leaves.contains(&&pod.uid)) {
+            plan.failures.push(PodFailure {
+                pod: pod.clone(),
+                origin: Origin::Leaving,
+                refusal: Refusal::UninitializedNode { node: placement.node.name.clone() },
+            });
+        }
+    }
+    plan
+}
+
 fn shuffled(snapshot: &Snapshot, seed: u64) -> Snapshot {
     let mut dice = Dice(seed);
     let mut shuffled = snapshot.clone();
@@ -102,7 +238,7 @@ fn printed(plan: &Plan) -> String {
     let mut failures: Vec<_> = plan
         .failures
         .iter()
-        .map(|failure| format!("{} {}", failure.pod.name, failure.refusal))
+        .map(|failure| format!("{} {:?} {}", failure.pod.name, failure.origin, failure.refusal))
         .collect();
     failures.sort();
     text + &failures.join("\n")

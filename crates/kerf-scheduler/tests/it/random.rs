@@ -67,6 +67,24 @@ pub(crate) fn snapshot(seed: u64) -> Snapshot {
     snapshot
 }
 
+/// More nodes, with pods that know where they are; those of nodes that are being deleted are to be placed.
+pub(crate) fn busy_snapshot(seed: u64) -> Snapshot {
+    let mut snapshot = snapshot(seed);
+    let mut dice = Dice(seed ^ 0xB05B);
+    let more = 2 + dice.roll(5);
+    snapshot.nodes.extend((10..10 + more).map(|at| Arc::new(random_node(&mut dice, at))));
+    for node in &mut snapshot.nodes {
+        let node = Arc::make_mut(node);
+        for pod in &mut node.pods {
+            Arc::make_mut(pod).node_name = Some(node.name.clone());
+        }
+        if node.deleting {
+            snapshot.pods.extend(node.pods.iter().cloned());
+        }
+    }
+    snapshot
+}
+
 fn random_storage() -> Volumes {
     let mut storage = Volumes::default();
     for (at, zone) in ZONES.iter().enumerate() {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{Event, Node, Pod},
+    storage::v1::VolumeAttachment,
+};
 use kerf_api::{NodeClaim, conditions::Conditioned, labels};
 use kerf_testbed::{CloudFault, Fault, Matching, Offered, actors};
 use kube::{Resource, ResourceExt};
@@ -117,8 +120,33 @@ pub async fn a_node_whose_instance_is_gone_is_replaced(world: World) {
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
 }
 
-pub async fn a_pod_that_will_not_end_is_left_behind_after_the_grace_period(world: World) {
-    with_pool(&world, &json!({"template": {"spec": {"terminationGracePeriod": "10m"}}})).await;
+pub async fn a_volume_that_will_not_detach_holds_the_instance(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::volume_class("disks")).await;
+    world.create(build::volume_claim("a", "disks")).await;
+    let volumes = json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]});
+    world.create(build::pod("a", &volumes)).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let attachment = world
+        .until("the volume is attached", async |world: &World| {
+            world.only::<VolumeAttachment>().await
+        })
+        .await;
+    let held = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: "true"}}});
+    world.patch(&attachment, held).await;
+    world.delete(&claim).await;
+    told(&world, "AwaitingVolumeDetachment").await;
+    world.pass(Duration::from_mins(30)).await;
+    assert!(world.get(&node).await.is_some(), "the instance waits for its volume");
+    let free = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: null}}});
+    world.patch(&attachment, free).await;
+    world.until("everything is gone", no_node).await;
+}
+
+/// A pod that is still there a minute after its own grace period of 30 seconds is no longer waited for.
+pub async fn a_pod_that_will_not_end_is_left_behind(world: World) {
+    with_pool(&world, &json!({})).await;
     let mut pod = build::pod("a", &json!({}));
     pod.meta_mut()
         .annotations
@@ -128,7 +156,7 @@ pub async fn a_pod_that_will_not_end_is_left_behind_after_the_grace_period(world
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.delete(&claim).await;
-    world.pass(Duration::from_mins(9)).await;
+    world.pass(Duration::from_secs(80)).await;
     assert!(world.get(&node).await.is_some(), "the node waits for its pod");
     world.until("everything is gone", no_node).await;
     world

@@ -137,7 +137,7 @@ pub async fn a_volume_that_will_not_detach_holds_the_instance(world: World) {
     world.patch(&attachment, held).await;
     world.delete(&claim).await;
     told(&world, "AwaitingVolumeDetachment").await;
-    world.pass(Duration::from_mins(30)).await;
+    world.pass(Duration::from_mins(5)).await;
     assert!(world.get(&node).await.is_some(), "the instance waits for its volume");
     let free = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: null}}});
     world.patch(&attachment, free).await;

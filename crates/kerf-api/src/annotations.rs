@@ -16,3 +16,7 @@ pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed"
 
 /// On Pods: how much a ReplicaSet would rather keep this one (Kubernetes' own).
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// On NodeClaims: which claims this one replaces, and under which command (JSON; Kerf's own). Written with the claim and
+/// removed when the command is given up, so that an operator that takes over can finish it or knows that it cannot.
+pub const REPLACES: &str = "karpenter.sh/nodeclaim-replaces";

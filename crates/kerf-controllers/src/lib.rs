@@ -8,6 +8,7 @@ mod claim_creation;
 mod consistency;
 mod context;
 mod controller;
+mod disruption;
 mod error;
 mod expiration;
 mod garbage_collection;

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use kerf_api::{NodeClaim, labels};
+use kerf_api::{ConsolidationPolicy, DisruptionReason, NodeClaim, labels};
 use kerf_runtime::Metrics;
 use kube::ResourceExt;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
+
+mod disruption;
+
+use disruption::DisruptionMetrics;
 
 /// Counters and histograms; cheap to clone, and every clone counts the same.
 #[derive(Clone, Debug)]
@@ -26,6 +30,7 @@ pub(crate) struct ControllerMetrics {
     claim_termination: Family<Pool, Histogram>,
     evictions: Family<Code, Counter>,
     pods_drained: Family<DrainReason, Counter>,
+    pub(crate) disruption: DisruptionMetrics,
 }
 
 /// Why a claim was deleted by the operator itself.
@@ -38,6 +43,11 @@ pub(crate) enum Cause {
     NodeClassNotReady,
     LaunchTimeout,
     RegistrationTimeout,
+    /// By a command; the policy is the pool's, where the command follows from it.
+    Disruption {
+        reason: DisruptionReason,
+        policy: Option<ConsolidationPolicy>,
+    },
 }
 
 impl Cause {
@@ -50,6 +60,16 @@ impl Cause {
             Self::NodeClassNotReady => "nodeclass_not_ready",
             Self::LaunchTimeout => "launch_timeout",
             Self::RegistrationTimeout => "registration_timeout",
+            Self::Disruption { reason: DisruptionReason::Underutilized, .. } => "underutilized",
+            Self::Disruption { reason: DisruptionReason::Empty, .. } => "empty",
+            Self::Disruption { reason: DisruptionReason::Drifted, .. } => "drifted",
+        }
+    }
+
+    fn policy(self) -> String {
+        match self {
+            Self::Disruption { policy: Some(policy), .. } => snake_case(policy.as_str()),
+            _ => String::new(),
         }
     }
 }
@@ -70,6 +90,7 @@ impl ControllerMetrics {
             claim_termination: Family::new_with_constructor(|| Histogram::new(doubling(12))),
             evictions: Family::default(),
             pods_drained: Family::default(),
+            disruption: DisruptionMetrics::register(metrics),
         };
         metrics.register(|registry| {
             let claims = registry.sub_registry_with_prefix("karpenter_nodeclaims");
@@ -139,7 +160,7 @@ impl ControllerMetrics {
             reason: cause.as_str().into(),
             nodepool: label(claim, labels::NODE_POOL),
             capacity_type: label(claim, labels::CAPACITY_TYPE),
-            consolidation_policy: String::new(),
+            consolidation_policy: cause.policy(),
             termination_mode: termination_mode(claim).into(),
         };
         self.disrupted.get_or_create(&labels).inc();

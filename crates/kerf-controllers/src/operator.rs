@@ -28,6 +28,7 @@ use crate::{
     consistency::Consistency,
     context::Context,
     controller::Controllers,
+    disruption::{Commands, Disruption, Execution},
     expiration::Expiration,
     garbage_collection,
     hydration::Hydration,
@@ -131,6 +132,10 @@ fn controllers(operator: &Operator) -> (Controllers, Queue<String>) {
         let batcher = batcher.clone();
         move |change, _| provisioning::notice(&batcher, change)
     });
+    let commands = Commands::default();
+    let started = controllers.add(Execution { commands: commands.clone() });
+    let disruption = Disruption { commands, started, batcher: batcher.clone() };
+    controllers.add_task("disruption", |context, stop| disruption.run(context, stop));
     controllers.add_task("provisioner", |context, stop| provisioning::run(context, batcher, stop));
     (controllers, unsettled)
 }

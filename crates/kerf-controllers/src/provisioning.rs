@@ -6,22 +6,24 @@ mod snapshot;
 
 use std::{sync::Arc, time::Duration};
 
-use kerf_api::{NodeClaim, NodePool, taints};
+use kerf_api::{NodeClaim, taints};
 use kerf_cluster::{Change, pods};
 use kerf_runtime::events::{Notice, Severity};
-use kerf_scheduler::{Plan, PlannedClaim};
+use kerf_scheduler::{Placement, Plan, PlannedClaim};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
 use crate::{
+    claim_creation::Permit,
     context::Context,
     error::{Error, Result},
 };
 
 pub(crate) use batcher::Batcher;
+pub(crate) use snapshot::all_pools;
 
-/// Pods without a node are looked at again this often: prices, limits and instance types change without an event.
+/// Pods that found no place are tried again this often: prices, limits and instance types change without an event.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Opens a batch when a pod wants a node or a node is about to lose its pods.
@@ -48,13 +50,13 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change) {
 
 pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
     let batching = context.settings.batching;
-    let mut pending = false;
+    let mut left_over = false;
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = batcher.batch(batching.idle, batching.max) => {}
-            () = tokio::time::sleep(TRY_AGAIN), if pending => {}
+            () = tokio::time::sleep(TRY_AGAIN), if left_over => {}
         }
         // A batch that meets an unsynced index waits for it; it is never dropped.
         tokio::select! {
@@ -62,8 +64,8 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
             () = stop.cancelled() => return,
             () = launched(&context) => {}
         }
-        pending = match provision(&context).await {
-            Ok(pending) => pending,
+        left_over = match provision(&context).await {
+            Ok(left_over) => left_over,
             Err(error) => {
                 error!(controller = "provisioner", %error, "provisioning failed");
                 true
@@ -75,9 +77,14 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
 /// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice.
 async fn launched(context: &Context) {
     let mut poll = tokio::time::interval(Duration::from_millis(100));
-    while context.index.read().claims().values().any(|claim| is_unlaunched(context, claim)) {
+    while !is_synced(context) {
         poll.tick().await;
     }
+}
+
+/// Whether every claim has its instance.
+pub(crate) fn is_synced(context: &Context) -> bool {
+    !context.index.read().claims().values().any(|claim| is_unlaunched(context, claim))
 }
 
 fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
@@ -86,40 +93,56 @@ fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
         && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
 }
 
-/// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: they are looked at
-/// again even if all of them got a claim, because a claim can come to nothing without another event on a pod.
+/// Plans once for all pods that need a place and launches what is missing. Whether pods were left without a place.
 async fn provision(context: &Context) -> Result<bool> {
     let Some(snapshot) = snapshot::take(context).await? else { return Ok(false) };
     let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
-    publish(context, &plan);
+    publish_placements(context, &plan.placements);
+    publish_failures(context, &plan);
+    let mut failed = false;
     for planned in &plan.claims {
-        let pool = context.index.read().pools().named(&planned.pool.name).cloned();
-        let Some(pool) = pool else { continue };
         // One claim that cannot be created does not keep the others from it.
-        if let Err(error) = create(context, &pool, planned).await {
+        if let Err(error) = create(context, planned).await {
             error!(controller = "provisioner", pool = planned.pool.name, %error, "claim was not created");
+            failed = true;
         }
     }
-    Ok(true)
+    Ok(failed || !plan.failures.is_empty())
 }
 
-async fn create(context: &Context, pool: &NodePool, planned: &PlannedClaim) -> Result<()> {
-    let known = context.known_labels();
-    let claim = claims::build(pool, planned, &known, context.provider.label_rules());
-    let permit = context
-        .permits(pool, 1)
-        .pop()
-        .ok_or_else(|| Error::NodeLimit { pool: planned.pool.name.clone() })?;
-    let name = permit.create(claim, "provisioned").await?.name_any();
-    for pod in &planned.pods {
-        nominate(context, pod, &format!("nodeclaim/{name}"));
-    }
+async fn create(context: &Context, planned: &PlannedClaim) -> Result<()> {
+    let (permit, claim) = prepare(context, planned)?;
+    let created = permit.create(claim, "provisioned").await?;
+    publish_planned(context, planned, &created.name_any());
     Ok(())
 }
 
-fn publish(context: &Context, plan: &Plan) {
+/// The claim that was planned, with permission to create it.
+pub(crate) fn prepare<'a>(
+    context: &'a Context,
+    planned: &PlannedClaim,
+) -> Result<(Permit<'a>, NodeClaim)> {
+    let name = || planned.pool.name.clone();
+    let pool =
+        context.managed_pool(&planned.pool.name).ok_or_else(|| Error::PoolGone { pool: name() })?;
+    let known = context.known_labels();
+    let claim = claims::build(&pool, planned, &known, context.provider.label_rules());
+    let permit =
+        context.permits(&pool, 1).pop().ok_or_else(|| Error::NodeLimit { pool: name() })?;
+    Ok((permit, claim))
+}
+
+/// Tells pods of the claim that was created for them.
+pub(crate) fn publish_planned(context: &Context, planned: &PlannedClaim, claim: &str) {
+    for pod in &planned.pods {
+        nominate(context, pod, &format!("nodeclaim/{claim}"));
+    }
+}
+
+/// Keeps places on what is there for the pods that were planned onto it, and tells the pods.
+pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
     let until = context.now() + context.settings.batching.nomination_window();
-    for placement in &plan.placements {
+    for placement in placements {
         let node = &placement.node;
         if let Some(claim) = &node.claim {
             context.index.nominate(claim, until);
@@ -133,6 +156,9 @@ fn publish(context: &Context, plan: &Plan) {
             nominate(context, pod, &target);
         }
     }
+}
+
+fn publish_failures(context: &Context, plan: &Plan) {
     for failure in &plan.failures {
         let Some(pod) = pod_object(context, &failure.pod) else { continue };
         debug!(pod = failure.pod.key(), reason = %failure.refusal, "pod has no place");

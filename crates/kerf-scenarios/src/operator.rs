@@ -8,7 +8,7 @@ use kerf_controllers::{
 };
 use kerf_provider::kwok::{self, KwokProvider};
 use kerf_runtime::{Clock, Metrics};
-use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
+use kerf_testbed::Faults;
 use kube::Client;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -23,16 +23,10 @@ pub struct OperatorHandle {
 
 impl OperatorHandle {
     /// Starts an operator and waits until it knows the cluster.
-    pub async fn start(
-        client: Client,
-        clock: Clock,
-        settings: Settings,
-        cloud: &CloudFaults,
-    ) -> Self {
+    pub async fn start(client: Client, clock: Clock, settings: Settings) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let (ready, mut synced) = watch::channel(false);
-        let operating =
-            operate(client, clock, settings, cloud, metrics.clone(), ready, stop.clone());
+        let operating = operate(client, clock, settings, metrics.clone(), ready, stop.clone());
         let running = tokio::spawn(operating);
         // An operator that ends before it is ready is noticed by whoever waits for what it should have done.
         let _ = synced.wait_for(|synced| *synced).await;
@@ -46,14 +40,12 @@ impl OperatorHandle {
         successor: Client,
         clock: Clock,
         settings: Settings,
-        cloud: &CloudFaults,
     ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let first = operate(
             mortal,
             clock.clone(),
             settings.clone(),
-            cloud,
             metrics.clone(),
             watch::channel(false).0,
             stop.clone(),
@@ -62,7 +54,6 @@ impl OperatorHandle {
             successor,
             clock,
             settings,
-            cloud,
             metrics.clone(),
             watch::channel(false).0,
             stop.clone(),
@@ -93,24 +84,22 @@ impl OperatorHandle {
     }
 }
 
-/// An operator as the binary makes it, in a cloud where something may go wrong.
-fn operate(
+async fn operate(
     client: Client,
     clock: Clock,
     settings: Settings,
-    cloud: &CloudFaults,
     metrics: Metrics,
     ready: watch::Sender<bool>,
     stop: CancellationToken,
-) -> impl Future<Output = Result<(), OperatorError>> + use<> {
-    let resumed = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
-    let provider = Arc::new(FaultyCloud::new(resumed.clone(), cloud.clone()));
+) -> Result<(), OperatorError> {
+    let provider = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
+    let resumed = Arc::clone(&provider);
     let operator = Operator { client, clock, settings, provider, metrics, ready };
     let elected = async move {
         // What the binary does when it is elected; claims it cannot take up time out by themselves.
         let _ = resumed.resume().await;
     };
-    operator::run(operator, elected, stop)
+    operator::run(operator, elected, stop).await
 }
 
 impl Drop for OperatorHandle {

@@ -1,6 +1,6 @@
 //! The stories, by chapter.
 
-pub mod faults;
+pub mod disruption;
 pub mod life_of_a_node;
 
 use k8s_openapi::api::core::v1::{Node, Pod};

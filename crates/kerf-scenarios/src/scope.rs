@@ -15,7 +15,6 @@ use std::{
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_runtime::{Clock, Metrics};
-use kerf_testbed::CloudFaults;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
@@ -46,7 +45,6 @@ impl SharedCluster {
                         cluster.client(),
                         Clock::system(),
                         Settings::default(),
-                        &CloudFaults::seeded(0),
                     )
                     .await;
                     let metrics = operator.metrics.clone();

@@ -33,3 +33,8 @@ stories! { life_of_a_node:
     a_claim_whose_node_never_comes_is_given_up_after_fifteen_minutes,
     a_grace_period_bounds_the_drain,
 }
+
+stories! { disruption:
+    an_empty_node_is_removed,
+    a_drifted_node_is_replaced_before_it_goes,
+}

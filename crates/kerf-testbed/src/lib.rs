@@ -23,7 +23,6 @@
 
 pub mod actors;
 mod api;
-mod cloud;
 mod dump;
 mod faults;
 mod log;
@@ -36,7 +35,6 @@ mod testbed;
 pub use api::{
     Api, ApiError, Body, Call, Cause, Incoming, Named, Query, SchemaError, Verb, WatchCut,
 };
-pub use cloud::{CloudFault, CloudFaults, FaultyCloud, Offered};
 pub use faults::{Fault, Faults, Matching};
 pub use log::{Entry, EventLog, Write};
 pub use observe::{Observation, Observer};

@@ -10,7 +10,5 @@ mod repeatable;
 mod scheduling;
 #[path = "actors/upkeep.rs"]
 mod upkeep;
-#[path = "actors/volumes.rs"]
-mod volumes;
 #[path = "actors/workloads.rs"]
 mod workloads;

@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kerf_api::{
-    NodeClaim, TERMINATION_FINALIZER,
+    NodeClaim, TERMINATION_FINALIZER, annotations,
     conditions::{Conditioned, REGISTERED},
     labels, taints,
 };
@@ -78,7 +78,10 @@ fn registered(node: &Node, claim: &NodeClaim) -> Node {
     }
     own(&mut node, claim);
     node.labels_mut().extend(claim.labels().clone());
-    node.annotations_mut().extend(claim.annotations().clone());
+    let wanted = claim.annotations().clone().into_iter();
+    // What a claim was launched for is over long before the node is.
+    let wanted = wanted.filter(|(key, _)| key != annotations::REPLACES);
+    node.annotations_mut().extend(wanted);
     let sync_taints = node.labels().get(labels::DO_NOT_SYNC_TAINTS).is_none_or(|v| v != "true");
     let mut node_taints = node_taints(&node).to_vec();
     if sync_taints {

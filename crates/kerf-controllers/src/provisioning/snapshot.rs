@@ -47,24 +47,54 @@ async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> 
     };
     let mut pools = Vec::new();
     for pool in candidates {
-        let name = pool.name_any();
-        let types = match context.provider.instance_types(&pool).await {
-            Ok(types) if types.is_empty() => {
-                info!(pool = name, "skipping nodepool, it has no instance types");
-                continue;
+        if let Some(pool) = with_instance_types(context, &pool, known).await {
+            if pool.instance_types.is_empty() {
+                info!(pool = pool.name, "skipping nodepool, it has no instance types");
+            } else {
+                pools.push(pool);
             }
-            Ok(types) => types,
-            Err(error) => {
-                error!(pool = name, %error, "skipping nodepool, its instance types are unknown");
-                continue;
-            }
-        };
-        match view::pool_view(&pool, types.to_vec(), known) {
-            Ok(pool) => pools.push(Arc::new(pool)),
-            Err(error) => error!(pool = name, %error, "skipping nodepool"),
         }
     }
     pools
+}
+
+/// Every pool that is ours, whether it may launch nodes or not. One whose instance types are unknown has none.
+pub(crate) async fn all_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> {
+    let ours: Vec<Arc<NodePool>> = {
+        let cluster = context.index.read();
+        let manages =
+            |pool: &&Arc<NodePool>| context.manages(&pool.spec.template.spec.node_class_ref);
+        cluster.pools().values().filter(manages).cloned().collect()
+    };
+    let mut pools = Vec::new();
+    for pool in ours {
+        pools.extend(with_instance_types(context, &pool, known).await);
+    }
+    pools
+}
+
+/// The pool with what its provider has for it; nothing if it cannot be read.
+async fn with_instance_types(
+    context: &Context,
+    pool: &NodePool,
+    known: &KnownLabels,
+) -> Option<Arc<Pool>> {
+    let name = pool.name_any();
+    let types = context.provider.instance_types(pool).await;
+    let types = types.map_or_else(
+        |error| {
+            error!(pool = name, %error, "the instance types of the nodepool are unknown");
+            Vec::new()
+        },
+        |types| types.to_vec(),
+    );
+    match view::pool_view(pool, types, known) {
+        Ok(pool) => Some(Arc::new(pool)),
+        Err(error) => {
+            error!(pool = name, %error, "skipping nodepool");
+            None
+        }
+    }
 }
 
 fn is_usable(context: &Context, pool: &NodePool) -> bool {

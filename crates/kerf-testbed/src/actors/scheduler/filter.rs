@@ -3,7 +3,6 @@
 use super::super::fitness::{self, NodeFacts, UNSCHEDULABLE};
 use super::demand::{Demand, Lanes, PODS_LANE, PodTerm};
 use super::floor::{Floor, Place, Slot, Sort};
-use super::volumes::Volumes;
 use kerf_model::{Effect, Taint};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +28,6 @@ pub(super) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffini
 pub(super) struct Outlook<'a> {
     floor: &'a Floor,
     demand: &'a Demand,
-    volumes: &'a Volumes,
     spread: Vec<(&'a str, i64, BTreeMap<&'a str, i64>)>,
     affinity: Vec<(&'a str, BTreeSet<&'a str>)>,
     /// Nobody it wants to be with exists, but it is such a one itself: it may be the first.
@@ -63,12 +61,7 @@ pub(super) fn prepare(floor: &mut Floor, demand: &Demand) {
 }
 
 impl<'a> Outlook<'a> {
-    pub(super) fn new(
-        floor: &'a Floor,
-        demand: &'a Demand,
-        volumes: &'a Volumes,
-        order: &[Slot],
-    ) -> Self {
+    pub(super) fn new(floor: &'a Floor, demand: &'a Demand, order: &[Slot]) -> Self {
         let all = || order.iter().copied();
         let spread = demand.spread.iter().map(|constraint| {
             let eligible = all().filter(|slot| {
@@ -120,7 +113,6 @@ impl<'a> Outlook<'a> {
             repelled: repelled.collect(),
             floor,
             demand,
-            volumes,
         }
     }
 
@@ -146,8 +138,7 @@ impl<'a> Outlook<'a> {
         if !short.is_empty() {
             return Err(short);
         }
-        let elsewhere = self.volumes.judge(facts);
-        elsewhere.or_else(|| self.judge_neighbours(facts)).map_or(Ok(()), no)
+        self.judge_neighbours(facts).map_or(Ok(()), no)
     }
 
     fn judge_neighbours(&self, facts: &NodeFacts) -> Option<&'static str> {

@@ -1,0 +1,239 @@
+//! Taking away nodes that are not needed, not wanted any more, or too dear for what runs on them.
+//!
+//! What to take away is decided by `kerf-disruption`. Here is what surrounds a decision: the loop that asks for it and
+//! looks at it a second time before acting, the commands under way, and what they leave behind when an operator ends.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `start` | from a decision to a command under way |
+//! | `execution` | from there to the end, or back |
+//! | `commands` | which commands are under way, and what each waits for |
+//! | `record` | what of a command outlives the operator |
+//! | `recovery` | what to do with commands of an operator that has ended |
+//! | `marking` | the taint and the condition on what is disrupted |
+//! | `reports` | events, counters and log lines |
+
+mod commands;
+mod execution;
+mod marking;
+mod record;
+mod recovery;
+mod reports;
+mod start;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kerf_disruption::{Command, Memory, Pass};
+use kerf_model::estate::Estate;
+use kerf_runtime::Queue;
+use kerf_scheduler::{Options, ReservedMode};
+use kube::ResourceExt;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{
+    context::Context,
+    error::Result,
+    provisioning::{self, Batcher},
+    settings::Settings,
+};
+
+pub(crate) use commands::Commands;
+pub(crate) use execution::Execution;
+use reports::Reports;
+use start::NotStarted;
+
+/// How often the cluster is looked at while there is nothing to do.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// A claim without an instance is about to be one with; until then nobody knows what there is.
+const UNSYNCED: Duration = Duration::from_secs(1);
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+/// A decision waits this long and is then looked at again: pods that came meanwhile may need the node.
+const SECOND_LOOK_AFTER: Duration = Duration::from_secs(15);
+
+/// The loop that decides.
+pub(crate) struct Disruption {
+    pub(crate) commands: Commands,
+    /// Where names of commands go that have been started.
+    pub(crate) started: Queue<String>,
+    pub(crate) batcher: Batcher,
+}
+
+/// What a pass leaves to the next. A new operator begins without it.
+#[derive(Default)]
+struct State {
+    memory: Memory,
+    pending: Option<Pending>,
+    reports: Reports,
+}
+
+/// Commands that wait for their second look.
+struct Pending {
+    commands: Vec<Command>,
+    due: Instant,
+}
+
+impl Disruption {
+    pub(crate) async fn run(self, context: Arc<Context>, stop: CancellationToken) {
+        let mut state = State::default();
+        loop {
+            let wait = match self.pass(&context, &mut state).await {
+                Ok(wait) => wait,
+                Err(error) => {
+                    error!(controller = "disruption", %error, "disruption failed");
+                    AFTER_A_FAILURE
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Does what is to be done now; returns when to come back.
+    async fn pass(&self, context: &Context, state: &mut State) -> Result<Duration, NotStarted> {
+        for command in recovery::recover(context, &self.commands).await? {
+            self.started.add(command);
+        }
+        self.find_places_for_displaced_pods(context);
+        if !provisioning::is_synced(context) {
+            return Ok(UNSYNCED);
+        }
+        if let Some(pending) = state.pending.take() {
+            let left = pending.due.duration_since(Instant::now());
+            if !left.is_zero() {
+                state.pending = Some(pending);
+                return Ok(left.min(LOOK_AGAIN));
+            }
+            return self.look_again(context, state, pending.commands).await;
+        }
+        let estate = self.estate(context).await?;
+        let (estate, pass) = decide(context, state, estate).await;
+        state.reports.pass(context, &estate, &pass);
+        let (checked, unchecked): (Vec<_>, Vec<_>) =
+            pass.commands.into_iter().partition(|command| command.method.is_validated());
+        let acted = !unchecked.is_empty();
+        for command in &unchecked {
+            self.start(context, command).await?;
+        }
+        if !checked.is_empty() {
+            reports::candidates(context, &checked);
+            state.pending =
+                Some(Pending { commands: checked, due: Instant::now() + SECOND_LOOK_AFTER });
+            return Ok(LOOK_AGAIN);
+        }
+        Ok(match (acted, pass.complete) {
+            (true, _) => Duration::ZERO,
+            (false, true) => LOOK_AGAIN,
+            // The search goes on where it stopped, and others have their turn meanwhile.
+            (false, false) => UNSYNCED,
+        })
+    }
+
+    /// Looks at commands a second time, and starts what is still right.
+    async fn look_again(
+        &self,
+        context: &Context,
+        state: &mut State,
+        commands: Vec<Command>,
+    ) -> Result<Duration, NotStarted> {
+        let settings = context.settings.disruption();
+        for command in commands {
+            let estate = self.estate(context).await?;
+            match kerf_disruption::validate(&command, &estate, &settings) {
+                Ok(still_right) => {
+                    let dropped = still_right.dropped.len();
+                    context.metrics.disruption.failed_validation(command.method, dropped);
+                    self.start(context, &still_right.command).await?;
+                }
+                Err(invalid) => {
+                    info!(
+                        controller = "disruption",
+                        reason = %invalid.why,
+                        "abandoning {}", reports::text(&command)
+                    );
+                    reports::rejected(context, &command, &invalid);
+                    state.memory.reject(&command);
+                }
+            }
+        }
+        Ok(Duration::ZERO)
+    }
+
+    async fn start(&self, context: &Context, command: &Command) -> Result<(), NotStarted> {
+        let name = start::start(context, &self.commands, command).await?;
+        self.started.add(name);
+        Ok(())
+    }
+
+    async fn estate(&self, context: &Context) -> Result<Estate> {
+        let known = context.known_labels();
+        let pools = provisioning::all_pools(context, &known).await;
+        let cluster = context.index.read();
+        let candidates = self.commands.candidates();
+        let claims = candidates.iter().filter_map(|name| cluster.claims().named(name));
+        let in_queue: BTreeSet<String> = claims
+            .filter_map(|claim| claim.status.as_ref().map(|status| status.provider_id.clone()))
+            .collect();
+        let taken =
+            cluster.estate(&pools, known, context.settings.churn, &in_queue, context.now())?;
+        for error in taken.left_out {
+            error!(controller = "disruption", %error, "pod is left out");
+        }
+        Ok(taken.estate)
+    }
+
+    /// What makes room for pods of nodes that go has to look again and again: the room may be taken by others meanwhile.
+    fn find_places_for_displaced_pods(&self, context: &Context) {
+        let cluster = context.index.read();
+        for name in self.commands.candidates() {
+            let claim = cluster.claims().named(&name);
+            let provider_id = claim.and_then(|claim| claim.status.as_ref()).map(|s| &s.provider_id);
+            let node = provider_id.and_then(|id| cluster.node_of(id).ok());
+            if let Some(node) = node {
+                self.batcher.trigger(node.uid().unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// Decides on a thread of its own: on a large cluster that takes a while, and others have leases to renew.
+async fn decide(context: &Context, state: &mut State, estate: Estate) -> (Estate, Pass) {
+    let settings = context.settings.disruption();
+    let mut memory = std::mem::take(&mut state.memory);
+    let begin = Instant::now();
+    let decided = tokio::task::spawn_blocking(move || {
+        let pass = kerf_disruption::pass(&estate, &settings, &mut memory);
+        (estate, pass, memory)
+    });
+    match decided.await {
+        Ok((estate, pass, memory)) => {
+            state.memory = memory;
+            for method in pass.eligible.keys() {
+                context.metrics.disruption.evaluated(*method, begin.elapsed());
+            }
+            (estate, pass)
+        }
+        Err(failure) => std::panic::resume_unwind(failure.into_panic()),
+    }
+}
+
+impl Settings {
+    /// What disruption is decided by.
+    pub fn disruption(&self) -> kerf_disruption::Settings {
+        let reserved = match self.scheduling().reserved {
+            // Pods that run already are not kept waiting for a reservation.
+            ReservedMode::Strict => ReservedMode::Fallback,
+            other => other,
+        };
+        kerf_disruption::Settings {
+            scheduling: Options { reserved, ..self.scheduling() },
+            spot_to_spot: self.gates.spot_to_spot_consolidation,
+            static_capacity: self.gates.static_capacity,
+            ..kerf_disruption::Settings::default()
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Carrying out a command that has been started: wait for what comes, end what goes, or take it all back.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kerf_api::{NodeClaim, annotations, conditions::INITIALIZED, labels};
+use kerf_cluster::{Change, Cluster};
+use kerf_disruption::{Blocked, Decision};
+use kerf_model::Price;
+use kerf_runtime::{
+    Lock, Outcome, Queue, Workers,
+    events::{Notice, Severity},
+    patch,
+};
+use kube::ResourceExt;
+use tracing::{info, warn};
+
+use super::{
+    commands::{Commands, Loss, Next, Underway, is_here},
+    marking::{self, AT_ONCE},
+    reports,
+};
+use crate::{
+    context::Context,
+    controller::Reconciler,
+    error::{Error, Result, Tried, is_not_found},
+    metrics::Cause,
+};
+
+/// Claims tell when they change; this is for what nobody tells, the time.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Brings each command under way to its end.
+pub(crate) struct Execution {
+    pub(crate) commands: Commands,
+}
+
+impl Reconciler for Execution {
+    const WORKERS: Workers = Workers::new("disruption.queue", 100)
+        .backoff(Duration::from_secs(1), Duration::from_secs(10))
+        .bucket(100, 1000);
+
+    fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
+        if let Change::NodeClaim(delta) = change
+            && let Some(command) = self.commands.of(&delta.key.name)
+        {
+            queue.add(command);
+        }
+    }
+
+    async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
+        let Some(command) = self.commands.get(name) else { return Ok(Outcome::Done) };
+        let limit = self.commands.time_limit();
+        let next = command.next(&context.index.read(), context.now(), limit);
+        match next {
+            Next::Wait => {
+                tell_what_it_waits_for(context, &command);
+                Ok(Outcome::After(LOOK_AGAIN))
+            }
+            Next::Compare => {
+                let loss = promise_broken(context, &command).await?;
+                self.commands.update(name, |command| {
+                    command.promise_kept = loss.is_none();
+                    command.lost = loss;
+                });
+                Ok(Outcome::After(Duration::ZERO))
+            }
+            Next::End(claims) => match self.end(context, &command, &claims).await {
+                Ok(()) => Ok(self.over(&command)),
+                Err(error) if command.is_older_than(limit, context.now()) => {
+                    warn!(command = name, %error, "candidates were not deleted");
+                    let loss = Loss::Undeletable(limit);
+                    self.commands.update(name, |command| command.lost = Some(loss));
+                    Ok(Outcome::After(Duration::ZERO))
+                }
+                Err(error) => Err(error),
+            },
+            Next::Done => Ok(self.over(&command)),
+            Next::TakeBack(loss) => {
+                self.commands.update(name, |command| command.lost = Some(loss.clone()));
+                take_back(context, &command, &loss).await?;
+                self.commands.remove(name);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+}
+
+impl Execution {
+    fn over(&self, command: &Underway) -> Outcome {
+        info!(command = command.record.command, "command succeeded");
+        self.commands.remove(&command.record.command);
+        Outcome::Done
+    }
+
+    async fn end(&self, context: &Context, command: &Underway, claims: &[String]) -> Result<()> {
+        let ends = stream::iter(claims.to_vec()).map(|name| async move {
+            let claim = context.index.read().claims().named(&name).cloned();
+            if let Some(claim) = claim {
+                end_one(context, command, &claim).await?;
+            }
+            self.commands.update(&command.record.command, |command| {
+                command.ended.insert(name);
+            });
+            Ok(())
+        });
+        ends.buffered(AT_ONCE).try_collect().await
+    }
+}
+
+async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Result<()> {
+    let reason = command.record.method.reason();
+    let pool = claim.labels().get(labels::NODE_POOL).and_then(|name| context.managed_pool(name));
+    let policy = pool.map(|pool| pool.spec.disruption.consolidation_policy);
+    let policy = policy.filter(|_| !command.record.method.is_eventual());
+    context.disrupt(claim, Cause::Disruption { reason, policy }).await?;
+    let tell = |notice: Notice, uid: Option<String>| {
+        let same_if = vec![uid.unwrap_or_default(), reason.as_str().to_owned()];
+        context.recorder.record(notice.same_if(same_if));
+    };
+    let (kind, name) = ("DisruptionTerminating", reason.as_str());
+    let message = format!("Disrupting NodeClaim: {name}");
+    tell(Notice::about(claim, Severity::Normal, kind, message), claim.uid());
+    if let Some(node) = reports::node_of(context, claim) {
+        let message = format!("Disrupting Node: {name}");
+        tell(Notice::about(&*node, Severity::Normal, kind, message), node.uid());
+    }
+    Ok(())
+}
+
+fn tell_what_it_waits_for(context: &Context, command: &Underway) {
+    let waiting: Vec<Arc<NodeClaim>> = {
+        let cluster = context.index.read();
+        let names = command.without(&cluster, INITIALIZED);
+        names.filter_map(|name| cluster.claims().named(name).cloned()).collect()
+    };
+    let reason = command.record.method.reason().as_str();
+    for claim in waiting {
+        let uid = claim.uid().unwrap_or_default();
+        let message = format!("Launching NodeClaim: {reason}");
+        let notice = Notice::about(&*claim, Severity::Normal, "DisruptionLaunching", message);
+        context.recorder.record(notice.same_if(vec![uid, reason.to_owned()]));
+        let message = "Waiting on readiness to continue disruption".to_owned();
+        let kind = "DisruptionWaitingReadiness";
+        context.recorder.record(Notice::about(&*claim, Severity::Normal, kind, message));
+    }
+}
+
+/// Compares what the replacements really cost with what the move was worth. A price that nobody knows breaks no promise:
+/// the node is there, and taking it back on a guess would be churn of our own making.
+async fn promise_broken(context: &Context, command: &Underway) -> Result<Option<Loss>> {
+    let Some(promise) = command.record.promise else { return Ok(None) };
+    let mut total = Price::ZERO;
+    for name in &command.replacements {
+        let claim = context.index.read().claims().named(name).cloned();
+        let Some(claim) = claim else { return Ok(None) };
+        match launched_price(context, &claim).await? {
+            Some(price) => total += price,
+            None => return Ok(None),
+        }
+    }
+    let at_most = promise.at_most;
+    Ok((total > at_most).then_some(Loss::PromisedSavingsLost { price: total, at_most }))
+}
+
+/// What an instance costs, by what its provider said it is.
+async fn launched_price(context: &Context, claim: &NodeClaim) -> Result<Option<Price>> {
+    let label = |key: &str| claim.labels().get(key).map(String::as_str);
+    let Some(pool) = label(labels::NODE_POOL).and_then(|name| context.managed_pool(name)) else {
+        return Ok(None);
+    };
+    let types = context.provider.instance_types(&pool).await.map_err(|source| Error::Provider {
+        what: format!("asking for the instance types of NodePool {}", pool.name_any()),
+        source,
+    })?;
+    let found = types.iter().find(|one| label(labels::INSTANCE_TYPE) == Some(one.name()));
+    let (zone, capacity_type) = (label(labels::ZONE), label(labels::CAPACITY_TYPE));
+    Ok(found
+        .zip(zone.zip(capacity_type))
+        .and_then(|(found, (zone, capacity_type))| found.offering_price(zone, capacity_type)))
+}
+
+/// Undoes a command: first what says that it exists, then what it did to its candidates.
+async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result<()> {
+    let record = &command.record;
+    let (unready, here) = {
+        let cluster = context.index.read();
+        let here = command.replacements.iter().filter(|name| is_here(&cluster, name));
+        (command.without(&cluster, INITIALIZED).count(), here.cloned().collect::<Vec<_>>())
+    };
+    for name in &here {
+        let claim = context.index.read().claims().named(name).cloned();
+        let Some(claim) = claim else { continue };
+        match loss {
+            Loss::PromisedSavingsLost { .. } => context.delete_claim(&claim).await?,
+            _ => strike(context, &claim).await?,
+        }
+    }
+    let staying = record.candidates.iter().filter(|name| !command.ended.contains(*name));
+    let staying: Vec<String> = staying.cloned().collect();
+    marking::unmark_all(context, &staying).await?;
+    for name in &staying {
+        context.index.alter(|cluster| cluster.unmark_for_deletion(name));
+    }
+    let decision = if record.replacements == 0 { Decision::Delete } else { Decision::Replace };
+    context.metrics.disruption.queue_failed(record.method, decision, unready);
+    warn!(command = record.command, reason = %loss, "command was taken back");
+    if let Loss::PromisedSavingsLost { price, at_most } = loss {
+        let why = Blocked::PromisedSavingsLost { price: *price, at_most: *at_most };
+        for name in &staying {
+            reports::unconsolidatable(context, name, &why);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the record from a replacement, which is a node like any other from then on.
+pub(super) async fn strike(context: &Context, claim: &NodeClaim) -> Result<()> {
+    let mut changed = claim.clone();
+    changed.annotations_mut().remove(annotations::REPLACES);
+    match patch::patch(&context.claims(), claim, &changed, Lock::None).await {
+        Err(error) if is_not_found(&error) => Ok(()),
+        written => {
+            let written = written
+                .tried(|| format!("striking the command from NodeClaim {}", claim.name_any()))?;
+            if let Some(written) = written {
+                context.index.anticipate(written);
+            }
+            Ok(())
+        }
+    }
+}

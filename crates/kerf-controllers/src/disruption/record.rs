@@ -1,0 +1,130 @@
+//! What of a command outlives the operator.
+//!
+//! A command that replaces nodes is written onto each of its replacements when they are created. From that an operator
+//! that takes over knows which nodes each replacement is for, how many replacements there have to be, and what was
+//! promised. A command that is given up is struck from the replacements before anything else is undone: one whose
+//! replacements are not all there, each with the record, is void. A command without replacements needs no record; what is
+//! left of it after a crash is taken back, and decided anew.
+
+use jiff::Timestamp;
+use kerf_api::{NodeClaim, annotations};
+use kerf_disruption::{Command, Method, Promise};
+use kerf_model::Price;
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+
+/// A command, as far as carrying it out depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Names the command; no two commands of a cluster share it.
+    pub(crate) command: String,
+    pub(crate) method: Method,
+    /// The claims that go.
+    pub(crate) candidates: Vec<String>,
+    /// How many claims come in their place.
+    pub(crate) replacements: usize,
+    pub(crate) promise: Option<Promise>,
+}
+
+/// The annotation as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    command: String,
+    method: String,
+    candidates: Vec<String>,
+    replacements: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_most: Option<String>,
+}
+
+impl Record {
+    pub(crate) fn of(command: &Command, now: Timestamp) -> Self {
+        let claims = command.candidates.iter().filter_map(|candidate| candidate.node.claim.clone());
+        let candidates: Vec<String> = claims.collect();
+        let first = candidates.first().map_or("", String::as_str);
+        Self {
+            // A claim is part of one command at a time.
+            command: format!("{first}.{}", now.as_millisecond()),
+            method: command.method,
+            candidates,
+            replacements: command.replacements.len(),
+            promise: command.promise,
+        }
+    }
+
+    /// What stands on a claim; nothing if it replaces none, or if somebody else wrote there.
+    pub(crate) fn read(claim: &NodeClaim) -> Option<Self> {
+        let written = claim.annotations().get(annotations::REPLACES)?;
+        let written: Written = serde_json::from_str(written).ok()?;
+        let at_most = written.at_most.map(|price| price.parse::<Price>()).transpose().ok()?;
+        Some(Self {
+            command: written.command,
+            method: Method::ALL.into_iter().find(|method| name(*method) == written.method)?,
+            candidates: written.candidates,
+            replacements: written.replacements,
+            promise: at_most.map(|at_most| Promise { at_most }),
+        })
+    }
+
+    pub(crate) fn write(&self, claim: &mut NodeClaim) {
+        let written = Written {
+            command: self.command.clone(),
+            method: name(self.method).into(),
+            candidates: self.candidates.clone(),
+            replacements: self.replacements,
+            at_most: self.promise.map(|promise| promise.at_most.to_string()),
+        };
+        // Strings, numbers and lists of them: there is nothing in it that JSON cannot say.
+        let written = serde_json::to_string(&written).unwrap_or_default();
+        claim.annotations_mut().insert(annotations::REPLACES.into(), written);
+    }
+}
+
+fn name(method: Method) -> &'static str {
+    match method {
+        Method::Emptiness => "emptiness",
+        Method::StaticDrift => "static-drift",
+        Method::Drift => "drift",
+        Method::MultiNode => "multi-node",
+        Method::SingleNode => "single-node",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        for method in Method::ALL {
+            for at_most in [None, Some("0.0416")] {
+                let record = Record {
+                    command: "a.1".into(),
+                    method,
+                    candidates: vec!["a".into(), "b".into()],
+                    replacements: 2,
+                    promise: at_most.map(|price| Promise { at_most: price.parse().unwrap() }),
+                };
+                let mut claim = NodeClaim::default();
+                assert_eq!(Record::read(&claim), None);
+                record.write(&mut claim);
+                assert_eq!(Record::read(&claim), Some(record));
+            }
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_is_no_command() {
+        for text in [
+            "",
+            "{}",
+            "true",
+            r#"{"command":"c","method":"magic","candidates":[],"replacements":0}"#,
+        ] {
+            let mut claim = NodeClaim::default();
+            claim.annotations_mut().insert(annotations::REPLACES.into(), text.into());
+            assert_eq!(Record::read(&claim), None, "{text}");
+        }
+    }
+}

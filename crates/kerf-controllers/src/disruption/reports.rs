@@ -1,0 +1,248 @@
+//! What disruption says: to whoever looks at a node, a claim or a pool, in counters, and in the log.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{DisruptionReason, NodeClaim, labels};
+use kerf_disruption::{Blocked, Command, Decision, Invalid, Method, Pass, Refused};
+use kerf_model::estate::Estate;
+use kerf_runtime::events::{Notice, Severity};
+use kube::ResourceExt;
+use tracing::info;
+
+use crate::context::Context;
+
+/// A node that cannot be consolidated rarely can be a minute later.
+const UNCONSOLIDATABLE_EVERY: Duration = Duration::from_mins(15);
+const BUDGET_EVERY: Duration = Duration::from_mins(1);
+
+/// What was said last, so that only changes are counted and logged.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// By node and kind of event, the name of the reason.
+    said: BTreeMap<(String, &'static str), &'static str>,
+}
+
+/// Which kind of event tells of a refusal.
+fn event(refused: &Refused) -> Option<&'static str> {
+    match (&refused.why, refused.method) {
+        // Nothing is wrong with these nodes, or it is told elsewhere.
+        (
+            Blocked::InQueue
+            | Blocked::NotManaged
+            | Blocked::StaticPool
+            | Blocked::NotEmpty { .. }
+            | Blocked::NotDrifted
+            | Blocked::Empty
+            | Blocked::NotConsolidatable
+            | Blocked::Budget { .. },
+            _,
+        ) => None,
+        (_, None | Some(Method::Drift | Method::StaticDrift)) => Some("DisruptionBlocked"),
+        (_, Some(Method::Emptiness | Method::MultiNode | Method::SingleNode)) => {
+            Some("Unconsolidatable")
+        }
+    }
+}
+
+impl Reports {
+    /// Tells what a pass found, apart from its commands.
+    pub(super) fn pass(&mut self, context: &Context, estate: &Estate, pass: &Pass) {
+        for (method, nodes) in &pass.eligible {
+            context.metrics.disruption.eligible(method.reason(), *nodes);
+        }
+        for (reason, allowances) in &pass.allowances {
+            for (pool, allowance) in allowances {
+                let (nodes, allowed) = (allowance.nodes, allowance.allowed);
+                let consuming = allowance.disrupting;
+                context.metrics.disruption.budget(pool, *reason, allowed, consuming);
+                if nodes > 0 && allowed == 0 {
+                    nothing_allowed(context, pool, *reason);
+                }
+            }
+        }
+        for refused in &pass.refused {
+            self.refused(context, refused);
+        }
+        let here: BTreeSet<&str> =
+            estate.snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
+        self.said.retain(|(node, _), _| here.contains(node.as_str()));
+    }
+
+    fn refused(&mut self, context: &Context, refused: &Refused) {
+        let Refused { node, claim, pool, why, .. } = refused;
+        let Some(claim) = claim else { return };
+        let kind = event(refused);
+        if let Some(kind) = kind {
+            tell(context, claim, kind, why);
+        }
+        let last = self.said.insert((node.clone(), kind.unwrap_or_default()), why.name());
+        if last == Some(why.name()) {
+            return;
+        }
+        context.metrics.disruption.blocked(pool.as_deref().unwrap_or_default(), why);
+        if kind.is_some() {
+            info!(controller = "disruption", node, reason = %why, "node is not disrupted");
+        }
+        if let Blocked::Score { score, .. } = why {
+            let pool = pool.as_deref().unwrap_or_default();
+            context.metrics.disruption.judged(pool, "Balanced", false, Some(*score));
+        }
+    }
+}
+
+fn nothing_allowed(context: &Context, pool: &str, reason: DisruptionReason) {
+    let Some(pool) = context.managed_pool(pool) else { return };
+    let reason = reason.as_str();
+    let message =
+        format!("No allowed disruptions for disruption reason {reason} due to blocking budget");
+    let notice = Notice::about(&*pool, Severity::Normal, "DisruptionBlocked", message)
+        .same_if(vec![pool.uid().unwrap_or_default(), reason.to_owned()])
+        .repeat_after(BUDGET_EVERY);
+    context.recorder.record(notice);
+}
+
+/// Says on a node and its claim why it is not consolidated, and counts it.
+pub(super) fn unconsolidatable(context: &Context, claim: &str, why: &Blocked) {
+    let Some(found) = context.index.read().claims().named(claim).cloned() else { return };
+    let pool = found.labels().get(labels::NODE_POOL).map_or("", String::as_str);
+    context.metrics.disruption.blocked(pool, why);
+    tell(context, claim, "Unconsolidatable", why);
+}
+
+fn tell(context: &Context, claim: &str, kind: &'static str, why: &Blocked) {
+    let message = sentence(&why.to_string());
+    on_node_and_claim(
+        context,
+        claim,
+        |notice| {
+            if kind == "Unconsolidatable" {
+                notice.repeat_after(UNCONSOLIDATABLE_EVERY)
+            } else {
+                notice
+            }
+        },
+        kind,
+        &message,
+    );
+}
+
+fn on_node_and_claim(
+    context: &Context,
+    claim: &str,
+    finish: impl Fn(Notice) -> Notice,
+    kind: &'static str,
+    message: &str,
+) {
+    let Some(claim) = context.index.read().claims().named(claim).cloned() else { return };
+    if let Some(node) = node_of(context, &claim) {
+        let notice = Notice::about(&*node, Severity::Normal, kind, message.to_owned());
+        context.recorder.record(finish(notice));
+    }
+    let notice = Notice::about(&*claim, Severity::Normal, kind, message.to_owned());
+    context.recorder.record(finish(notice));
+}
+
+/// Tells each node that it is about to be replaced. Nodes that are only removed are told when it happens.
+pub(super) fn candidates(context: &Context, commands: &[Command]) {
+    for command in commands.iter().filter(|command| command.decision() == Decision::Replace) {
+        let message =
+            |text: &str| format!("Consolidation candidate: {text} ({})", savings(command));
+        on_each(context, command, "ConsolidationCandidate", message, &[]);
+    }
+}
+
+/// Tells each node of a command why it did not come to it after all.
+pub(super) fn rejected(context: &Context, command: &Command, invalid: &Invalid) {
+    context.metrics.disruption.failed_validation(command.method, invalid.failures);
+    for candidate in &command.candidates {
+        context.metrics.disruption.blocked(&candidate.pool, &invalid.why);
+    }
+    if command.method == Method::Emptiness {
+        return;
+    }
+    let reason = match invalid.why {
+        Blocked::ValidationBudget => "budget",
+        Blocked::ValidationSchedule => "scheduling",
+        Blocked::ValidationChurn => "churn",
+        _ => "unknown",
+    };
+    let message = |text: &str| {
+        format!("Consolidation rejected: {text}, reason: {reason} ({})", savings(command))
+    };
+    on_each(context, command, "ConsolidationRejected", message, &[reason]);
+}
+
+fn on_each(
+    context: &Context,
+    command: &Command,
+    kind: &'static str,
+    message: impl Fn(&str) -> String,
+    same_if: &[&str],
+) {
+    for candidate in &command.candidates {
+        let Some(claim) = &candidate.node.claim else { continue };
+        let text = text_for_node(command, &candidate.node.name);
+        let finish = |notice: Notice| {
+            let mut values = notice.same_if.clone();
+            values.push(text.clone());
+            values.extend(same_if.iter().map(|value| (*value).to_owned()));
+            notice.same_if(values)
+        };
+        on_node_and_claim(context, claim, finish, kind, &message(&text));
+    }
+}
+
+/// `Underutilized/replace: nodepools=[a,b]: [n1, n2] -> [1 replacement] (savings: $0.12)`.
+pub(super) fn text(command: &Command) -> String {
+    let pools: BTreeSet<&str> =
+        command.candidates.iter().map(|candidate| candidate.pool.as_str()).collect();
+    let pools: Vec<&str> = pools.into_iter().collect();
+    let nodes: Vec<&str> =
+        command.candidates.iter().map(|candidate| candidate.node.name.as_str()).collect();
+    format!(
+        "{}/{}: nodepools=[{}]: [{}]{} ({})",
+        command.reason().as_str(),
+        command.decision().as_str(),
+        pools.join(","),
+        nodes.join(", "),
+        replacements(command),
+        savings(command),
+    )
+}
+
+/// A command as one of its nodes is told of it.
+fn text_for_node(command: &Command, node: &str) -> String {
+    let decision = command.decision().as_str();
+    match command.candidates.len() {
+        1 => format!("{decision}: [{node}]{}", replacements(command)),
+        several => format!("{decision}: [{node}] (part of {several}-node consolidation)"),
+    }
+}
+
+fn replacements(command: &Command) -> String {
+    match command.replacements.len() {
+        0 => String::new(),
+        1 => " -> [1 replacement]".into(),
+        several => format!(" -> [{several} replacements]"),
+    }
+}
+
+fn savings(command: &Command) -> String {
+    format!("savings: ${:.2}", command.savings.as_f64())
+}
+
+/// With its first letter in upper case.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+pub(super) fn node_of(context: &Context, claim: &NodeClaim) -> Option<Arc<Node>> {
+    let provider_id = &claim.status.as_ref()?.provider_id;
+    context.index.read().node_of(provider_id).ok().cloned()
+}

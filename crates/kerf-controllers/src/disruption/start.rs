@@ -1,0 +1,119 @@
+//! From a command that was decided to one that is under way.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt, stream};
+use kerf_api::NodeClaim;
+use kerf_disruption::{Command, Replacement};
+use kube::ResourceExt;
+use tracing::{error, info};
+
+use super::{
+    commands::{Commands, Underway},
+    marking::{self, AT_ONCE},
+    record::Record,
+    reports,
+};
+use crate::{
+    claim_creation::Permit,
+    context::Context,
+    error::{Error, Result},
+    provisioning,
+};
+
+/// Why a command was not started. What was written before is taken back by [`super::recovery`].
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotStarted {
+    #[error("candidate is being disrupted")]
+    AlreadyUnderWay,
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Marks the candidates, launches what takes their place, and hands the command over. Returns its name.
+pub(super) async fn start(
+    context: &Context,
+    commands: &Commands,
+    command: &Command,
+) -> Result<String, NotStarted> {
+    let now = context.now();
+    let mut record = Record::of(command, now);
+    if record.candidates.iter().any(|claim| commands.of(claim).is_some()) {
+        return Err(NotStarted::AlreadyUnderWay);
+    }
+    // Before anything is written: without room for all that comes, nothing goes.
+    let prepared = prepare(context, command)?;
+    record.candidates = mark_candidates(context, &record, command).await?;
+    let replacements = launch(context, &record, command, prepared).await?;
+    // Not earlier: the provisioner would see pods without a place, and launch for them too.
+    for claim in &record.candidates {
+        context.index.alter(|cluster| cluster.mark_for_deletion(claim));
+    }
+    provisioning::publish_placements(context, &command.placements);
+    let name = record.command.clone();
+    info!(command = name, "disrupting node(s): {}", reports::text(command));
+    commands.insert(Underway::new(record, replacements, now));
+    let pools: BTreeSet<&str> =
+        command.candidates.iter().map(|candidate| candidate.pool.as_str()).collect();
+    context.metrics.disruption.decided(command.method, command.decision(), pools);
+    Ok(name)
+}
+
+/// The candidates that were marked. Of a command that only deletes, some may be left out: each stands for itself.
+async fn mark_candidates(
+    context: &Context,
+    record: &Record,
+    command: &Command,
+) -> Result<Vec<String>> {
+    let reason = command.reason();
+    let marks = stream::iter(record.candidates.clone()).map(|claim| async move {
+        let result = marking::mark(context, &claim, reason).await;
+        (claim, result)
+    });
+    let (mut marked, mut failure) = (Vec::new(), None);
+    for (claim, result) in marks.buffered(AT_ONCE).collect::<Vec<_>>().await {
+        match result {
+            Ok(()) => marked.push(claim),
+            Err(error) => failure = Some(error),
+        }
+    }
+    match failure {
+        Some(failure) if marked.is_empty() || !command.replacements.is_empty() => Err(failure),
+        Some(failure) => {
+            error!(controller = "disruption", error = %failure, "some candidates were left out");
+            Ok(marked)
+        }
+        None => Ok(marked),
+    }
+}
+
+/// What comes, with the permission for it.
+fn prepare<'a>(context: &'a Context, command: &Command) -> Result<Vec<(Permit<'a>, NodeClaim)>> {
+    let replacements = command.replacements.iter();
+    replacements
+        .map(|replacement| match replacement {
+            Replacement::Planned(planned) => provisioning::prepare(context, planned),
+            Replacement::OfTemplate(pool) => Err(Error::StaticPool { pool: pool.name.clone() }),
+        })
+        .collect()
+}
+
+/// Creates the replacements, each with the record of what it is for.
+async fn launch(
+    context: &Context,
+    record: &Record,
+    command: &Command,
+    prepared: Vec<(Permit<'_>, NodeClaim)>,
+) -> Result<Vec<String>> {
+    let reason = command.reason().as_str().to_lowercase();
+    let mut created = Vec::new();
+    for (replacement, (permit, mut claim)) in command.replacements.iter().zip(prepared) {
+        record.write(&mut claim);
+        let name = permit.create(claim, &reason).await?.name_any();
+        if let Replacement::Planned(planned) = replacement {
+            provisioning::publish_planned(context, planned, &name);
+        }
+        created.push(name);
+    }
+    Ok(created)
+}

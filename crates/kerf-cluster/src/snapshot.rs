@@ -7,7 +7,10 @@ use kerf_api::{
     NodePool,
     conditions::{Conditioned, READY},
 };
-use kerf_model::{KnownLabels, Pod, Pool, Snapshot, pod::PodError};
+use kerf_model::{
+    KnownLabels, Pool, Snapshot,
+    pod::{PodError, PodReader},
+};
 
 use crate::{
     Cluster,
@@ -41,14 +44,15 @@ impl Cluster {
         known: KnownLabels,
         now: Timestamp,
     ) -> Result<Taken, Unreadable> {
-        let nodes = self.node_views(&known)?;
+        let mut reader = PodReader::new(&known);
+        let nodes = self.node_views(&mut reader)?;
         let daemons = self.daemon_sets.values().map(|daemon| view::daemon_view(daemon, &known));
         let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;
         let volumes = Arc::new(self.volumes_view(&known)?);
         let namespaces = Arc::new(self.namespace_labels());
         let (mut pods, mut left_out) = (Vec::new(), Vec::new());
         for pod in self.pods_to_place(now) {
-            match Pod::from_api(&pod, &known) {
+            match reader.read(&pod) {
                 Ok(pod) => pods.push(Arc::new(pod)),
                 Err(error) => left_out.push(error),
             }

@@ -7,7 +7,7 @@ use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
 use kerf_api::{NodePool, NodeSelectorRequirement};
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Operator, Requirement, Requirements, Resources,
-    pod::{PodError, with_limits_as_requests},
+    pod::{PodError, PodReader, with_limits_as_requests},
     requirement::UnknownOperator,
     resources::ResourcesError,
     snapshot::{self, Pool},
@@ -37,19 +37,22 @@ pub enum Unreadable {
 
 impl Cluster {
     /// Every machine with its pods.
-    pub fn node_views(&self, known: &KnownLabels) -> Result<Vec<Arc<snapshot::Node>>, Unreadable> {
-        self.machines().map(|machine| self.node_view(machine, known).map(Arc::new)).collect()
+    pub fn node_views(
+        &self,
+        reader: &mut PodReader<'_>,
+    ) -> Result<Vec<Arc<snapshot::Node>>, Unreadable> {
+        self.machines().map(|machine| self.node_view(machine, reader).map(Arc::new)).collect()
     }
 
     fn node_view(
         &self,
         machine: Machine<'_>,
-        known: &KnownLabels,
+        reader: &mut PodReader<'_>,
     ) -> Result<snapshot::Node, Unreadable> {
         let name = machine.name();
         let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
         let on_node = on_node.filter(|pod| !pods::is_terminal(pod));
-        let on_node = on_node.map(|pod| kerf_model::Pod::from_api(pod, known).map(Arc::new));
+        let on_node = on_node.map(|pod| reader.read(pod).map(Arc::new));
         Ok(snapshot::Node {
             claim: machine.claim.map(|claim| claim.name_any()),
             pool: machine.pool().map(str::to_owned),
@@ -188,7 +191,7 @@ mod tests {
     fn a_claim_in_flight_is_seen_by_its_promise() {
         let mut cluster = Cluster::default();
         cluster.apply(claim());
-        let views = cluster.node_views(&KnownLabels::default()).unwrap();
+        let views = cluster.node_views(&mut PodReader::new(&KnownLabels::default())).unwrap();
         let [view] = views.as_slice() else { panic!("{views:?}") };
         assert_eq!((view.name.as_str(), view.exists, view.initialized), ("c", false, false));
         assert_eq!(view.pool.as_deref(), Some("default"));
@@ -206,7 +209,7 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(claim());
         cluster.apply(node(&registered, &taints, &json!({"cpu": "3", "gpu": "0"})));
-        let views = cluster.node_views(&KnownLabels::default()).unwrap();
+        let views = cluster.node_views(&mut PodReader::new(&KnownLabels::default())).unwrap();
         let [view] = views.as_slice() else { panic!("{views:?}") };
         assert_eq!((view.name.as_str(), view.exists, view.initialized), ("n", true, false));
         assert_eq!(taint_keys(view), ["dedicated"]);
@@ -221,7 +224,7 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(claim());
         cluster.apply(node(&labels, &taints, &json!({"cpu": "3"})));
-        let views = cluster.node_views(&KnownLabels::default()).unwrap();
+        let views = cluster.node_views(&mut PodReader::new(&KnownLabels::default())).unwrap();
         assert_eq!(taint_keys(&views[0]), ["cni"]);
         assert!(views[0].allocatable.get("gpu").is_none());
     }

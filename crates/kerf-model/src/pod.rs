@@ -12,8 +12,10 @@ use crate::resources::{Resources, ResourcesError};
 use crate::selector::{LabelTest, Selector};
 use crate::taint::Toleration;
 
+mod reader;
 mod requests;
 
+pub use reader::PodReader;
 pub use requests::{requests, with_limits_as_requests};
 
 #[derive(Clone, Debug, Default)]
@@ -25,7 +27,7 @@ pub struct Pod {
     pub labels: Labels,
     /// With one of the resource `pods`.
     pub requests: Resources,
-    /// Shared by the pods of a workload where the source can tell that they are the same.
+    /// Shared by pods that were read together and have the same.
     pub constraints: Arc<Constraints>,
     pub volumes: Vec<PodVolume>,
     pub owners: Vec<Owner>,

@@ -1,6 +1,5 @@
 //! One requirement on one label key, as a set of allowed values.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,7 +13,9 @@ pub struct Requirement {
     key: String,
     /// With `complement` the listed values are the excluded ones.
     complement: bool,
-    values: BTreeSet<String>,
+    /// Sorted, without repetition. A list, because nearly all have one to three values and a catalogue has thousands
+    /// of requirements.
+    values: Vec<String>,
     gte: Option<i64>,
     lte: Option<i64>,
     /// Whether a node without the label will do. Kept apart from the values: `In [a]` and `In [b]` together
@@ -68,10 +69,10 @@ impl Requirement {
             }
             Operator::In => {
                 requirement.complement = false;
-                requirement.values = values.collect();
+                requirement.values = sorted(values);
             }
             Operator::NotIn => {
-                requirement.values = values.collect();
+                requirement.values = sorted(values);
                 // Excluding nothing reads as `Exists`; the API refuses to store it.
                 requirement.absent = !requirement.values.is_empty();
             }
@@ -93,7 +94,7 @@ impl Requirement {
         Self {
             key: renamed_by_kubernetes(key).to_owned(),
             complement: true,
-            values: BTreeSet::new(),
+            values: Vec::new(),
             gte: None,
             lte: None,
             absent: false,
@@ -112,7 +113,7 @@ impl Requirement {
     /// Asks for at least this many distinct values among the instance types of a claim.
     /// A requirement that nothing meets cannot be flexible, so it ignores this.
     pub fn with_min_values(mut self, min_values: Option<u32>) -> Self {
-        let listed_nothing = self.listed().is_some_and(BTreeSet::is_empty);
+        let listed_nothing = self.listed().is_some_and(<[String]>::is_empty);
         self.min_values = min_values.filter(|_| !listed_nothing);
         self
     }
@@ -157,18 +158,24 @@ impl Requirement {
 
     /// The allowed values, when they can be listed. A complement lists nothing: what it holds are
     /// exclusions, and taking those for values is a mistake worth ruling out by type.
-    pub fn listed(&self) -> Option<&BTreeSet<String>> {
-        (!self.complement).then_some(&self.values)
+    pub fn listed(&self) -> Option<&[String]> {
+        (!self.complement).then_some(self.values.as_slice())
     }
 
     /// The single allowed value, if there is exactly one.
     pub fn only_value(&self) -> Option<&str> {
-        let listed = self.listed()?;
-        (listed.len() == 1).then(|| listed.first().map(String::as_str)).flatten()
+        match self.listed()? {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     pub fn has(&self, value: &str) -> bool {
-        self.values.contains(value) != self.complement && self.within_bounds(value)
+        self.names(value) != self.complement && self.within_bounds(value)
+    }
+
+    fn names(&self, value: &str) -> bool {
+        self.values.binary_search_by(|own| own.as_str().cmp(value)).is_ok()
     }
 
     fn within_bounds(&self, value: &str) -> bool {
@@ -199,7 +206,7 @@ impl Requirement {
             .filter_map(|offset| least.checked_add(offset))
             .take_while(|number| self.lte.is_none_or(|greatest| *number <= greatest))
             .map(|number| number.to_string())
-            .find(|number| !self.values.contains(number))
+            .find(|number| !self.names(number))
     }
 
     /// What both allow. Keeps this requirement's key.
@@ -212,7 +219,7 @@ impl Requirement {
         let mut both = Self {
             key: self.key.clone(),
             complement: self.complement && other.complement,
-            values: BTreeSet::new(),
+            values: Vec::new(),
             gte,
             lte,
             absent: self.absent && other.absent,
@@ -224,17 +231,22 @@ impl Requirement {
             return both;
         }
         both.values = match (self.complement, other.complement) {
-            (true, true) => self.values.union(&other.values).cloned().collect(),
-            (true, false) => other.values.difference(&self.values).cloned().collect(),
-            (false, true) => self.values.difference(&other.values).cloned().collect(),
-            (false, false) => self.values.intersection(&other.values).cloned().collect(),
+            (true, true) => sorted(self.values.iter().chain(&other.values).cloned()),
+            (true, false) => other.values_that(|value| !self.names(value)),
+            (false, true) => self.values_that(|value| !other.names(value)),
+            (false, false) => self.values_that(|value| other.names(value)),
         };
-        let unbounded = Self { values: BTreeSet::new(), ..both.clone() };
-        both.values.retain(|value| unbounded.within_bounds(value));
+        let mut values = std::mem::take(&mut both.values);
+        values.retain(|value| both.within_bounds(value));
+        both.values = values;
         if !both.complement {
             (both.gte, both.lte) = (None, None);
         }
         both
+    }
+
+    fn values_that(&self, keep: impl Fn(&str) -> bool) -> Vec<String> {
+        self.values.iter().filter(|value| keep(value)).cloned().collect()
     }
 
     /// Whether [`Self::intersection`] allows anything, without building it. Two complements always
@@ -273,10 +285,18 @@ impl Requirement {
             expressions.push(expression(Operator::Exists, Vec::new()));
         }
         if expressions.is_empty() || !self.values.is_empty() {
-            expressions.push(expression(self.operator(), self.values.iter().cloned().collect()));
+            expressions.push(expression(self.operator(), self.values.clone()));
         }
         expressions
     }
+}
+
+fn sorted(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values.shrink_to_fit();
+    values
 }
 
 fn contradictory(gte: Option<i64>, lte: Option<i64>) -> bool {

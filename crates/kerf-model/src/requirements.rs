@@ -1,14 +1,13 @@
 //! Requirements on several keys, and when a node side can serve an incoming side.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::labels::{HOSTNAME, KnownLabels, Labels};
 use crate::requirement::{Operator, Requirement};
 
-/// At most one requirement per key; a missing key allows everything.
+/// At most one requirement per key, sorted by key; a missing key allows everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Requirements(BTreeMap<String, Requirement>);
+pub struct Requirements(Vec<Requirement>);
 
 /// Which keys may be asked for although the node side does not define them.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +42,7 @@ impl Requirements {
     pub fn new(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         let mut all = Self::default();
         all.extend(requirements);
+        all.0.shrink_to_fit();
         all
     }
 
@@ -53,16 +53,18 @@ impl Requirements {
 
     /// Narrows the key by this requirement.
     pub fn add(&mut self, requirement: Requirement) {
-        let narrowed = match self.0.get(requirement.key()) {
-            Some(existing) => requirement.intersection(existing),
-            None => requirement,
-        };
-        self.0.insert(narrowed.key().to_owned(), narrowed);
+        match self.position(requirement.key()) {
+            Ok(at) => self.0[at] = requirement.intersection(&self.0[at]),
+            Err(at) => self.0.insert(at, requirement),
+        }
     }
 
     /// Puts this requirement in the place of whatever its key had.
     pub fn replace(&mut self, requirement: Requirement) {
-        self.0.insert(requirement.key().to_owned(), requirement);
+        match self.position(requirement.key()) {
+            Ok(at) => self.0[at] = requirement,
+            Err(at) => self.0.insert(at, requirement),
+        }
     }
 
     pub fn extend(&mut self, requirements: impl IntoIterator<Item = Requirement>) {
@@ -78,24 +80,28 @@ impl Requirements {
     }
 
     pub fn remove(&mut self, key: &str) -> Option<Requirement> {
-        self.0.remove(key)
+        self.position(key).ok().map(|at| self.0.remove(at))
     }
 
     pub fn get(&self, key: &str) -> Option<&Requirement> {
-        self.0.get(key)
+        self.position(key).ok().map(|at| &self.0[at])
+    }
+
+    fn position(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|requirement| requirement.key().cmp(key))
     }
 
     pub fn has(&self, key: &str) -> bool {
-        self.0.contains_key(key)
+        self.position(key).is_ok()
     }
 
     /// Sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = &Requirement> + Clone {
-        self.0.values()
+        self.0.iter()
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.0.iter().map(Requirement::key)
     }
 
     pub fn len(&self) -> usize {

@@ -202,7 +202,7 @@ impl Algebra {
     /// The values that the rule lists; `None` when it lists what is excluded.
     pub(crate) fn listed(&mut self, rule: Rule) -> Option<Vec<Value>> {
         let key = self.rule_keys[rule.0 as usize];
-        let listed: Vec<_> = self.requirement(rule).listed()?.iter().cloned().collect();
+        let listed: Vec<_> = self.requirement(rule).listed()?.to_vec();
         Some(listed.iter().map(|value| self.value(key, value)).collect())
     }
 

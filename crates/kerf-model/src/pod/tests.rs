@@ -243,3 +243,17 @@ fn host_ports_conflict_by_address() {
         assert_eq!(b.conflicts_with(&a), conflict, "{b:?} {a:?}");
     }
 }
+
+#[test]
+fn pods_that_are_read_together_share_equal_constraints() {
+    let labels = KnownLabels::default();
+    let mut reader = PodReader::new(&labels);
+    let mut read = |name: &str, zone: &str| {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [], "nodeSelector": {"zone": zone}}});
+        reader.read(&from_value(pod).unwrap()).unwrap()
+    };
+    let (a, b, c) = (read("a", "x"), read("b", "x"), read("c", "y"));
+    assert!(Arc::ptr_eq(&a.constraints, &b.constraints));
+    assert!(!Arc::ptr_eq(&a.constraints, &c.constraints));
+    assert_eq!((a.name.as_str(), b.name.as_str()), ("a", "b"));
+}

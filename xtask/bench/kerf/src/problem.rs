@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1 as k8s;
 use kerf_model::labels::{CAPACITY_TYPE, KnownLabels, ZONE};
+use kerf_model::pod::PodReader;
 use kerf_model::{
     InstanceType, Node, Offering, Overhead, Pod, Pool, Price, Requirement, Requirements, Resources,
     Snapshot,
@@ -21,16 +22,23 @@ pub(crate) fn read(file: &str) -> Result<Snapshot> {
     let mut labels = KnownLabels::default();
     // Labels of upstream's benchmark catalogue.
     labels.well_known.extend(["size", "special", "integer"].map(str::to_owned));
-    let mut problem = Problem { labels, ..Problem::default() };
+    let mut problem = Problem {
+        pod_reader: PodReader::new(&labels),
+        instance_types: Vec::new(),
+        nodes: Vec::new(),
+        pods: Vec::new(),
+    };
     for (at, line) in lines.enumerate() {
         problem.add(&line?).with_context(|| format!("{file}, line {}", at + 1))?;
     }
-    problem.into_snapshot()
+    let (pools, nodes, pods) =
+        (vec![Arc::new(pool(problem.instance_types)?)], problem.nodes, problem.pods);
+    let nodes = nodes.into_iter().map(Arc::new).collect();
+    Ok(Snapshot { labels: Arc::new(labels), pools, nodes, pods, ..Snapshot::default() })
 }
 
-#[derive(Default)]
-struct Problem {
-    labels: KnownLabels,
+struct Problem<'a> {
+    pod_reader: PodReader<'a>,
     instance_types: Vec<Arc<InstanceType>>,
     nodes: Vec<Node>,
     pods: Vec<Arc<Pod>>,
@@ -60,7 +68,7 @@ struct Terms {
 
 type Amounts = BTreeMap<String, String>;
 
-impl Problem {
+impl Problem<'_> {
     fn add(&mut self, line: &str) -> Result<()> {
         match serde_json::from_str::<Kind>(line)?.kind.as_str() {
             "InstanceType" => {
@@ -70,7 +78,7 @@ impl Problem {
             "Node" => self.nodes.push(node(serde_json::from_str(line)?)?),
             "Pod" => {
                 let pod: k8s::Pod = serde_json::from_str(line)?;
-                let pod = Arc::new(Pod::from_api(&pod, &self.labels)?);
+                let pod = Arc::new(self.pod_reader.read(&pod)?);
                 match &pod.node_name {
                     None => self.pods.push(pod),
                     Some(name) => {
@@ -83,23 +91,11 @@ impl Problem {
         }
         Ok(())
     }
+}
 
-    fn into_snapshot(self) -> Result<Snapshot> {
-        let limits = [("cpu", "10000000"), ("memory", "10000000Gi")];
-        let pool = Pool {
-            name: "bench".to_owned(),
-            instance_types: self.instance_types,
-            limits: amounts(limits)?,
-            ..Pool::default()
-        };
-        Ok(Snapshot {
-            labels: Arc::new(self.labels),
-            pools: vec![Arc::new(pool)],
-            nodes: self.nodes.into_iter().map(Arc::new).collect(),
-            pods: self.pods,
-            ..Snapshot::default()
-        })
-    }
+fn pool(instance_types: Vec<Arc<InstanceType>>) -> Result<Pool> {
+    let limits = amounts([("cpu", "10000000"), ("memory", "10000000Gi")])?;
+    Ok(Pool { name: "bench".to_owned(), instance_types, limits, ..Pool::default() })
 }
 
 impl Machine {

@@ -13,6 +13,10 @@ pub const READY: &str = "Ready";
 pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
 pub const NODE_CLASS_READY: &str = "NodeClassReady";
 pub const NODE_REGISTRATION_HEALTHY: &str = "NodeRegistrationHealthy";
+/// A static pool has the nodes that it keeps.
+pub const REPLICAS_SATISFIED: &str = "ReplicasSatisfied";
+/// A static pool has drifted nodes that its limit leaves no room to replace.
+pub const DRIFT_BLOCKED: &str = "DriftBlocked";
 
 // NodeClaim
 pub const LAUNCHED: &str = "Launched";

@@ -325,6 +325,11 @@ impl NodePool {
     pub fn is_static(&self) -> bool {
         self.spec.replicas.is_some()
     }
+
+    /// How many nodes a static pool keeps; `None` for any other.
+    pub fn replicas(&self) -> Option<u64> {
+        self.spec.replicas.map(|replicas| u64::try_from(replicas).unwrap_or(0))
+    }
 }
 
 impl Conditioned for NodePool {

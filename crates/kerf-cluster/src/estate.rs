@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{
     NodeClaim,
     annotations::DO_NOT_DISRUPT,
-    conditions::{CONSOLIDATABLE, Conditioned, DRIFTED, INITIALIZED, INSTANCE_TERMINATING},
+    conditions::{CONSOLIDATABLE, Conditioned, DRIFTED, INITIALIZED, INSTANCE_TERMINATING, READY},
 };
 use kerf_model::{
     KnownLabels, Pool,
     churn::ChurnControls,
-    estate::{Cost, Estate, Obstacle, Rules, Standing, Tenant},
+    estate::{Cost, Estate, Obstacle, Rules, Standing, StaticPool, Tenant},
     pod::PodError,
 };
 use kube_core::ResourceExt;
@@ -25,7 +25,7 @@ use crate::{
     budgets::{Blocked, Budgets},
     do_not_disrupt::Protection,
     machine::Machine,
-    pods,
+    pods, reservations,
     snapshot::{self, Taken},
     view::Unreadable,
 };
@@ -78,22 +78,40 @@ impl Cluster {
                 Arc::make_mut(node).settling = true;
             }
         }
-        let estate = Estate { snapshot, standings, pools: rules, now };
+        let fixed = pools.iter().filter_map(|pool| self.static_pool(&pool.name));
+        let static_pools = fixed.collect();
+        let estate = Estate { snapshot, standings, pools: rules, static_pools, now };
         Ok(TakenEstate { estate, left_out })
     }
 
+    fn static_pool(&self, name: &str) -> Option<(String, StaticPool)> {
+        let pool = self.pools.named(name)?;
+        let fixed = StaticPool {
+            replicas: pool.replicas()?,
+            limit: reservations::node_limit(pool),
+            count: self.node_count(name),
+            launches: pool.metadata.deletion_timestamp.is_none() && pool.is_true(READY),
+        };
+        Some((name.to_owned(), fixed))
+    }
+
     fn rules(&self, pool: &Arc<Pool>, defaults: ChurnControls) -> Option<Rules> {
-        let spec = &self.pools.named(&pool.name)?.spec;
-        let limit = spec.limits.contains_key("nodes").then(|| pool.limits.amount("nodes"));
+        let object = self.pools.named(&pool.name)?;
+        let spec = &object.spec;
         Some(Rules {
             replicas: spec.replicas,
-            node_limit: limit.map(|limit| u64::try_from(limit.whole_units()).unwrap_or(0)),
+            node_limit: reservations::node_limit(object),
             pool: Arc::clone(pool),
             policy: spec.disruption.consolidation_policy,
             consolidate_after: spec.disruption.consolidate_after.clone(),
             budgets: spec.disruption.budgets.clone(),
             controls: defaults.resolve(&spec.disruption),
         })
+    }
+
+    /// How a machine stands towards being disrupted, when no command is about it.
+    pub fn standing_of(&self, machine: Machine<'_>, now: Timestamp) -> Standing {
+        self.standing(machine, &self.budgets(), &BTreeSet::new(), now)
     }
 
     fn standing(

@@ -20,7 +20,7 @@ use kerf_api::{
     conditions::{Conditioned, DISRUPTION_REASON, INSTANCE_TERMINATING},
     labels,
 };
-use kerf_model::Quantity;
+use kerf_model::{NodeCount, Quantity};
 use kube_core::ResourceExt;
 
 use crate::Cluster;
@@ -30,30 +30,6 @@ use crate::Cluster;
 pub(crate) struct Reservations {
     pool_of: BTreeMap<String, String>,
     given_out: u64,
-}
-
-/// The nodes of a pool, each in one of these states.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeCount {
-    /// Here to stay, whether launched yet or not.
-    pub active: u64,
-    /// Chosen to be replaced, and waiting for the replacement.
-    pub replacing: u64,
-    /// On their way out.
-    pub leaving: u64,
-    /// About to be created.
-    pub reserved: u64,
-}
-
-impl NodeCount {
-    pub fn total(self) -> u64 {
-        self.active + self.replacing + self.leaving + self.reserved
-    }
-
-    /// How many more may be created under this limit.
-    pub fn headroom(self, limit: Option<u64>) -> u64 {
-        limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.total()))
-    }
 }
 
 /// `limits.nodes`; `None` is no limit. What is not a quantity allows nothing: the API server lets none through.

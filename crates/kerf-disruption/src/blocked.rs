@@ -13,7 +13,7 @@ use kerf_model::{
 
 use kerf_scheduler::Refusal;
 
-use crate::budgets::Allowance;
+use crate::{budgets::Allowance, static_capacity::Held};
 
 /// Why a node is not disrupted.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +38,8 @@ pub enum Blocked {
     },
     // Of the pool.
     StaticPool,
+    /// Its static pool cannot replace it now.
+    Static(Held),
     ConsolidationDisabled {
         pool: String,
     },
@@ -138,6 +140,7 @@ impl Blocked {
             Self::Pod { .. } => "pdb",
             Self::PoolNotFound { .. } => "pool_not_found",
             Self::StaticPool => "static_pool",
+            Self::Static(held) => held.name(),
             Self::ConsolidationDisabled { .. } | Self::PolicyWhenEmpty { .. } => {
                 "consolidation_disabled"
             }
@@ -201,6 +204,7 @@ impl fmt::Display for Blocked {
                     budgets.join(" ")
                 ),
             },
+            Self::Static(held) => held.fmt(f),
             Self::StaticPool => f.write_str("its NodePool is static and keeps its nodes"),
             Self::ConsolidationDisabled { pool } => {
                 write!(f, "NodePool \"{pool}\" has consolidation disabled")

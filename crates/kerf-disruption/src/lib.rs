@@ -22,6 +22,7 @@ mod replacement;
 mod search;
 mod settings;
 mod simulation;
+pub mod static_capacity;
 mod validation;
 
 pub use blocked::{Blocked, Homeless};

@@ -14,6 +14,7 @@ use crate::{
     fingerprint::Fingerprint,
     memory::Memory,
     settings::Settings,
+    static_capacity,
 };
 
 /// What a pass found.
@@ -57,6 +58,7 @@ pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
         match method {
             Method::Emptiness => emptiness::look(&mut round, &graceful),
             Method::Drift => drift::look(&mut round),
+            Method::StaticDrift if settings.static_capacity => static_capacity::look(&mut round),
             Method::StaticDrift | Method::MultiNode | Method::SingleNode => {}
         }
         if !found.commands.is_empty() {

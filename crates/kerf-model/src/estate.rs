@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever};
 
 use crate::{
+    NodeCount,
     churn::{ChurnControls, GracePeriod},
     snapshot::{Node, Pool, Snapshot},
 };
@@ -18,7 +19,20 @@ pub struct Estate {
     pub standings: Vec<Standing>,
     /// Every pool that is ours, static and unready ones included, by name.
     pub pools: BTreeMap<String, Rules>,
+    /// Those of them that keep a fixed number of nodes.
+    pub static_pools: BTreeMap<String, StaticPool>,
     pub now: Timestamp,
+}
+
+/// A pool with `replicas`: what it keeps, and what it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StaticPool {
+    pub replicas: u64,
+    /// `spec.limits.nodes`.
+    pub limit: Option<u64>,
+    pub count: NodeCount,
+    /// Whether it can launch nodes: ready, and here to stay.
+    pub launches: bool,
 }
 
 /// How a node stands towards being disrupted.

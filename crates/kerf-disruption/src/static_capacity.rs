@@ -1,0 +1,203 @@
+//! Pools that keep a fixed number of nodes: how many to create or to remove, which ones go, and how many drifted ones can
+//! be replaced.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use kerf_model::{
+    NodeCount, Price,
+    estate::{Cost, Obstacle, Standing, StaticPool},
+};
+
+use crate::{
+    blocked::Blocked,
+    candidates::candidate,
+    command::{Candidate, Command, Method, Replacement},
+    controls::Lifetime,
+    pass::{Look, spend},
+};
+
+const METHOD: Method = Method::StaticDrift;
+
+/// What brings a static pool to its number of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resize {
+    Keep,
+    Grow(u64),
+    Shrink(u64),
+}
+
+/// A node that is being replaced counts until its replacement has taken its place; otherwise a pool would first get one
+/// node too many and then lose one again. One on its way out counts for nothing here: only the limit knows it.
+pub fn resize(replicas: u64, count: NodeCount) -> Resize {
+    let coming = count.active + count.replacing + count.reserved;
+    if count.active > replicas {
+        Resize::Shrink(count.active - replicas)
+    } else if coming < replicas {
+        Resize::Grow(replicas - coming)
+    } else {
+        Resize::Keep
+    }
+}
+
+/// A node that a static pool could give up.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    pub claim: &'a str,
+    /// `None`: it has no instance yet.
+    pub standing: Option<&'a Standing>,
+}
+
+/// The claims that go when a static pool has `excess` nodes too many: those that disturb least first, and by name among
+/// equals. Nothing is ever safe from it, because the user asked for fewer nodes.
+pub fn victims(members: &[Member<'_>], excess: u64, now: Timestamp) -> Vec<String> {
+    let mut ranked: Vec<_> =
+        members.iter().map(|member| (Rank::of(member, now), member.claim)).collect();
+    ranked.sort_unstable();
+    let excess = usize::try_from(excess).unwrap_or(usize::MAX);
+    ranked.into_iter().take(excess).map(|(_, claim)| claim.to_owned()).collect()
+}
+
+/// In the order in which nodes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Unlaunched,
+    /// No pod would have to move.
+    Empty,
+    Occupied(Cost),
+    /// Some pod asks not to be disturbed.
+    Protected(Cost),
+}
+
+impl Rank {
+    fn of(member: &Member<'_>, now: Timestamp) -> Self {
+        let Some(standing) = member.standing else { return Self::Unlaunched };
+        let tenants = &standing.tenants;
+        let protected =
+            tenants.iter().any(|tenant| tenant.obstacle == Some(Obstacle::DoNotDisrupt));
+        if !protected && !tenants.iter().any(|tenant| tenant.reschedulable) {
+            return Self::Empty;
+        }
+        let costs = tenants.iter().map(|tenant| tenant.eviction_cost.0);
+        let sum = Cost(costs.fold(0, i64::saturating_add));
+        let cost = Lifetime::remaining(standing, now).of(sum);
+        if protected { Self::Protected(cost) } else { Self::Occupied(cost) }
+    }
+}
+
+/// Why drifted nodes of a static pool are not replaced, or not all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Held {
+    #[error("its NodePool is not ready")]
+    NotReady,
+    #[error("its NodePool has {active} nodes and keeps {replicas}: first the others go")]
+    ShrinksFirst { active: u64, replicas: u64 },
+    #[error("its NodePool has {active} nodes and keeps {replicas}: first the others come")]
+    GrowsFirst { active: u64, replicas: u64 },
+    #[error(
+        "its NodePool has {nodes} nodes, those on their way in and out included, and limits.nodes is {limit}"
+    )]
+    NoHeadroom { nodes: u64, limit: u64 },
+}
+
+impl Held {
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotReady => "not_ready",
+            Self::ShrinksFirst { .. } => "static_replica_excess",
+            Self::GrowsFirst { .. } => "static_replica_shortage",
+            Self::NoHeadroom { .. } => "static_node_limit",
+        }
+    }
+}
+
+/// Each drifted node that budget and limit allow, the oldest drift first, and one more of the pool's template in its place.
+///
+/// Nothing is tried out: the pool keeps as many nodes as it had, and its pods find room on what is alike.
+pub(crate) fn look(look: &mut Look<'_>) {
+    let estate = look.estate;
+    let mut by_pool: BTreeMap<&str, Vec<Candidate>> = BTreeMap::new();
+    for index in 0..estate.standings.len() {
+        let drifted = estate.standings[index].drifted_since.is_some();
+        let pool = estate.snapshot.nodes[index].pool.as_deref();
+        let Some(pool) = pool.filter(|pool| drifted && estate.static_pools.contains_key(*pool))
+        else {
+            continue;
+        };
+        if let Ok(candidate) = candidate(estate, index, METHOD) {
+            by_pool.entry(pool).or_default().push(candidate);
+        }
+    }
+    look.found.eligible.insert(METHOD, by_pool.values().map(Vec::len).sum());
+    let mut allowances = look.allowances(METHOD);
+    for (pool, mut drifted) in by_pool {
+        let since = |candidate: &Candidate| estate.standings[candidate.index].drifted_since;
+        drifted.sort_by_cached_key(|one| (since(one), one.node.name.clone()));
+        let fixed = estate.static_pools[pool];
+        let mut room = headroom(&fixed);
+        for candidate in drifted {
+            let why = match &mut room {
+                Err(held) => Blocked::Static(*held),
+                Ok(0) => Blocked::Static(no_headroom(&fixed)),
+                Ok(room) => match spend(&mut allowances, &candidate, METHOD) {
+                    Ok(()) => {
+                        *room -= 1;
+                        let replacement = Arc::clone(&estate.pools[pool].pool);
+                        look.found.commands.push(Command {
+                            savings: Price::ZERO,
+                            replacements: vec![Replacement::OfTemplate(replacement)],
+                            ..Command::removal(METHOD, vec![candidate])
+                        });
+                        continue;
+                    }
+                    Err(why) => why,
+                },
+            };
+            look.refuse(&candidate, METHOD, why);
+        }
+    }
+}
+
+/// How many nodes of the pool can be replaced at once. Each replacement comes first, so it takes up room under the limit
+/// beside the node that it replaces.
+fn headroom(pool: &StaticPool) -> Result<u64, Held> {
+    let StaticPool { replicas, limit, count, launches } = *pool;
+    let active = count.active;
+    if !launches {
+        return Err(Held::NotReady);
+    }
+    match (resize(replicas, count), count.headroom(limit)) {
+        (Resize::Shrink(_), _) => Err(Held::ShrinksFirst { active, replicas }),
+        (_, 0) => Err(no_headroom(pool)),
+        // What is missing needs the room more than what is out of date.
+        (Resize::Grow(_), _) => Err(Held::GrowsFirst { active, replicas }),
+        (Resize::Keep, room) => Ok(room),
+    }
+}
+
+fn no_headroom(pool: &StaticPool) -> Held {
+    let limit = pool.limit.unwrap_or(u64::MAX);
+    Held::NoHeadroom { nodes: pool.count.total(), limit }
+}
+
+/// Drifted nodes that no amount of waiting replaces: the limit leaves no room beside the nodes that the pool keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{drifted} drifted nodes cannot be replaced: a replacement comes before the old node goes, and limits.nodes is {limit} with \
+     {replicas} replicas; set limits.nodes to {} or more",
+    .replicas.saturating_add(1)
+)]
+pub struct DriftBlocked {
+    pub drifted: u64,
+    pub limit: u64,
+    pub replicas: u64,
+}
+
+pub fn drift_blocked(replicas: u64, limit: Option<u64>, drifted: u64) -> Option<DriftBlocked> {
+    let limit = limit.filter(|limit| *limit <= replicas && drifted > 0)?;
+    Some(DriftBlocked { drifted, limit, replicas })
+}
+
+#[cfg(test)]
+mod tests;

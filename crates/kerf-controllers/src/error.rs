@@ -19,6 +19,8 @@ pub(crate) enum Error {
         "NodePool {pool} has as many nodes as its limits.nodes allows; raise it, or wait until one is gone"
     )]
     NodeLimit { pool: String },
+    #[error("creating a NodeClaim of NodePool {pool}: the pool is gone, or no longer ours")]
+    PoolGone { pool: String },
     #[error("annotation {annotation} of {object} is not an RFC 3339 time: {value:?}")]
     MalformedTime { annotation: &'static str, object: String, value: String },
     #[error("creating a NodeClaim of NodePool {pool}: the pool is gone, or no longer ours")]

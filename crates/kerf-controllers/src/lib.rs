@@ -23,6 +23,7 @@ mod pool;
 mod provisioning;
 mod repair;
 pub mod settings;
+mod static_capacity;
 mod termination;
 
 pub use operator::Operator;

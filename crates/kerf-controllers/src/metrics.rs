@@ -7,7 +7,7 @@ use kerf_runtime::Metrics;
 use kube::ResourceExt;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
 mod disruption;
@@ -31,6 +31,8 @@ pub(crate) struct ControllerMetrics {
     evictions: Family<Code, Counter>,
     pods_drained: Family<DrainReason, Counter>,
     pub(crate) disruption: DisruptionMetrics,
+    static_wanted: Family<Pool, Gauge>,
+    static_nodes: Family<Pool, Gauge>,
 }
 
 /// Why a claim was deleted by the operator itself.
@@ -91,6 +93,8 @@ impl ControllerMetrics {
             evictions: Family::default(),
             pods_drained: Family::default(),
             disruption: DisruptionMetrics::register(metrics),
+            static_wanted: Family::default(),
+            static_nodes: Family::default(),
         };
         metrics.register(|registry| {
             let claims = registry.sub_registry_with_prefix("karpenter_nodeclaims");
@@ -124,6 +128,17 @@ impl ControllerMetrics {
                 "lifetime_duration_seconds",
                 "Age of nodes when they were terminated",
                 new.nodes_lifetime.clone(),
+            );
+            let pools = registry.sub_registry_with_prefix("karpenter_nodepools");
+            pools.register(
+                "replicas",
+                "Nodes that a static NodePool keeps (spec.replicas)",
+                new.static_wanted.clone(),
+            );
+            pools.register(
+                "replicas_actual",
+                "Nodes that a static NodePool has and that are here to stay (status.nodes)",
+                new.static_nodes.clone(),
             );
             let pods = registry.sub_registry_with_prefix("karpenter_pods");
             pods.register(
@@ -208,6 +223,18 @@ impl ControllerMetrics {
 
     pub(crate) fn eviction_answered(&self, code: u16) {
         self.evictions.get_or_create(&Code { code: code.to_string() }).inc();
+    }
+
+    pub(crate) fn static_pool(&self, pool: &str, wanted: u64, nodes: i64) {
+        let labels = Pool { nodepool: pool.into() };
+        self.static_wanted.get_or_create(&labels).set(i64::try_from(wanted).unwrap_or(i64::MAX));
+        self.static_nodes.get_or_create(&labels).set(nodes);
+    }
+
+    pub(crate) fn forget_static_pool(&self, pool: &str) {
+        let labels = Pool { nodepool: pool.into() };
+        self.static_wanted.remove(&labels);
+        self.static_nodes.remove(&labels);
     }
 
     pub(crate) fn pod_drained(&self, reason: &str) {

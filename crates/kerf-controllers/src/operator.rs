@@ -40,6 +40,7 @@ use crate::{
     provisioning::{self, Batcher},
     repair::Repair,
     settings::Settings,
+    static_capacity::StaticCapacity,
     termination::{Termination, eviction::Evictions},
 };
 
@@ -122,6 +123,9 @@ fn controllers(operator: &Operator) -> (Controllers, Queue<String>) {
     controllers.add(Consistency);
     if operator.settings.gates.node_repair && !operator.provider.repair_policies().is_empty() {
         controllers.add(Repair);
+    }
+    if operator.settings.gates.static_capacity {
+        controllers.add(StaticCapacity::new(operator.clock.clone()));
     }
     controllers.add_task("nodeclaim.garbagecollection", garbage_collection::run);
     let evictions = Evictions::default();

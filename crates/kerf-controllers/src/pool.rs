@@ -23,6 +23,7 @@ use crate::{
     context::Context,
     controller::Reconciler,
     error::{Result, Tried},
+    static_capacity,
 };
 
 pub(crate) struct Pools {
@@ -55,7 +56,10 @@ impl Reconciler for Pools {
     }
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
-        let Some(pool) = context.managed_pool(name) else { return Ok(Outcome::Done) };
+        let Some(pool) = context.managed_pool(name) else {
+            context.metrics.forget_static_pool(name);
+            return Ok(Outcome::Done);
+        };
         let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);
         let class = context.index.read().node_classes().get(&class).cloned();
         hash::migrate(context, &pool).await?;
@@ -68,6 +72,7 @@ impl Reconciler for Pools {
         set_node_class_ready(context, &mut changed, class.as_deref());
         self.health.update(&mut changed, class.as_deref(), context.now());
         count(&context.index.read(), &mut changed)?;
+        static_capacity::report::report(context, &mut changed);
 
         patch::patch_both(&context.pools(), &pool, &changed)
             .await

@@ -40,3 +40,25 @@ stories! { life_of_a_node in shared:
     limits_are_never_exceeded,
     a_node_class_that_does_not_exist_makes_its_pool_unready,
 }
+
+stories! { static_capacity in shared:
+    a_pool_grows_and_shrinks_to_its_replicas,
+    kubectl_scales_a_pool,
+    a_pool_has_no_more_nodes_than_its_limit,
+    nodes_deleted_by_hand_come_back,
+    a_deleted_pool_takes_its_nodes_along,
+    a_disruption_budget_holds_up_a_scale_down,
+    a_pool_whose_launches_fail_goes_on_when_they_can_succeed,
+    pods_go_to_static_nodes_first,
+    pods_wait_for_static_nodes_that_are_on_their_way,
+    a_drifted_pool_without_headroom_says_so,
+    metrics_tell_what_is_wanted_and_what_is_there,
+}
+
+#[tokio::test]
+async fn with_the_gate_off_a_static_pool_is_left_alone() {
+    let mut settings = Settings::default();
+    settings.gates.static_capacity = false;
+    let world = World::on_control_plane(settings).await;
+    kerf_scenarios::scenarios::static_capacity::with_the_gate_off_a_pool_is_left_alone(world).await;
+}

@@ -71,7 +71,7 @@ fn pod_spec(changes: &Value) -> Value {
 }
 
 /// Objects are merged, everything else is replaced.
-fn merge(into: &mut Value, changes: &Value) {
+pub(crate) fn merge(into: &mut Value, changes: &Value) {
     match (into, changes) {
         (Value::Object(into), Value::Object(changes)) => {
             for (field, change) in changes {

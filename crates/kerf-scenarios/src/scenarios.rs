@@ -2,6 +2,7 @@
 
 pub mod disruption;
 pub mod life_of_a_node;
+pub mod static_capacity;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{

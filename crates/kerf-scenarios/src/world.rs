@@ -3,7 +3,10 @@
 use std::{fmt::Debug, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::{
+    autoscaling::v1::Scale,
+    core::v1::{Namespace, ServiceAccount},
+};
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_runtime::Clock;
@@ -145,6 +148,14 @@ impl World {
         }
     }
 
+    /// All writes since the start, where they are known.
+    pub fn event_log_if_any(&self) -> Option<EventLog> {
+        match &self.stage {
+            Stage::Testbed { testbed, .. } => Some(testbed.event_log()),
+            Stage::Real(_) | Stage::Shared(_) => None,
+        }
+    }
+
     /// The operator's metrics in text form.
     pub fn metrics(&self) -> String {
         match (&self.operator, &self.stage) {
@@ -231,6 +242,31 @@ impl World {
         let name = object.name_any();
         let patched = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
         typed(&patched.unwrap_or_else(|error| panic!("patching the status of {name}: {error}")))
+    }
+
+    /// Scales an object as `kubectl scale` does; where there is one, with kubectl itself.
+    pub async fn scale<K: Kind>(&self, object: &K, replicas: i32) {
+        let name = object.name_any();
+        let cluster = match &self.stage {
+            Stage::Testbed { .. } => {
+                let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+                let scaled =
+                    self.api_of(object).patch_scale(&name, &PatchParams::default(), &patch).await;
+                scaled.unwrap_or_else(|error| panic!("scaling {name}: {error}"));
+                return;
+            }
+            Stage::Real(cluster) => cluster,
+            Stage::Shared(shared) => &shared.cluster,
+        };
+        let (plural, replicas) = (K::plural(&()), format!("--replicas={replicas}"));
+        let scaled = cluster.kubectl(&["scale", &plural, &name, &replicas]).await;
+        let scaled = scaled.unwrap_or_else(|error| panic!("kubectl: {error}"));
+        assert!(scaled.status.success(), "{}", String::from_utf8_lossy(&scaled.stderr));
+    }
+
+    pub async fn scale_of<K: Kind>(&self, object: &K) -> Scale {
+        let scale = self.api_of(object).get_scale(&object.name_any()).await;
+        scale.unwrap_or_else(|error| panic!("reading the scale of {}: {error}", object.name_any()))
     }
 
     /// Waits until `ask` answers `Ok`, and gives its answer. Panics with the last `Err` and a picture of the cluster when

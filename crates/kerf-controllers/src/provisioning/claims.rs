@@ -47,11 +47,15 @@ pub(super) fn build(
     NodeClaim { metadata, spec, status: None }
 }
 
-/// What the plan asks for, narrowed to the instance types that are left and to what can be bought of them.
+/// What the plan asks for, narrowed to the instance types that are left and to what can be bought of them. A plan that
+/// names none leaves the choice to the provider.
 fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requirements {
     let mut requirements = planned.requirements.clone();
     for key in ONLY_FOR_PLANNING {
         requirements.remove(key);
+    }
+    if planned.instance_types.is_empty() {
+        return requirements;
     }
     let names = planned.instance_types.iter().map(|instance_type| instance_type.name());
     requirements.add(Requirement::is_in(labels::INSTANCE_TYPE, names));
@@ -198,6 +202,14 @@ mod tests {
                 "topology.kubernetes.io/zone In a,b",
             ]
         );
+    }
+
+    #[test]
+    fn a_plan_without_instance_types_leaves_the_choice_to_the_provider() {
+        let planned = PlannedClaim { instance_types: Vec::new(), ..planned() };
+        let claim = build(&pool(), &planned, &KnownLabels::default(), &LabelRules::default());
+        let keys: Vec<_> = claim.spec.requirements.iter().map(|one| one.key.as_str()).collect();
+        assert_eq!(keys, ["tier", "topology.kubernetes.io/zone"]);
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
 pub const DISRUPTION_REASON: &str = "DisruptionReason";
 
-const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
+/// The reason of a condition that nobody has looked into yet.
+pub const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
 
 /// What a condition says; a condition that is missing says `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,9 +116,12 @@ impl Disruption {
         let (checked, unchecked): (Vec<_>, Vec<_>) =
             pass.commands.into_iter().partition(|command| command.method.is_validated());
         let acted = !unchecked.is_empty();
+        let mut failure = Ok(());
         for command in &unchecked {
-            self.start(context, command).await?;
+            // They are independent: one that cannot be started does not keep the others from it.
+            failure = self.start(context, command).await.and(failure);
         }
+        failure?;
         if !checked.is_empty() {
             reports::candidates(context, &checked);
             state.pending =

@@ -23,10 +23,6 @@ pub(crate) enum Error {
     PoolGone { pool: String },
     #[error("annotation {annotation} of {object} is not an RFC 3339 time: {value:?}")]
     MalformedTime { annotation: &'static str, object: String, value: String },
-    #[error("creating a NodeClaim of NodePool {pool}: the pool is gone, or no longer ours")]
-    PoolGone { pool: String },
-    #[error("replacing a node of NodePool {pool}: static pools are not looked after yet")]
-    StaticPool { pool: String },
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

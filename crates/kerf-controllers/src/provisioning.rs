@@ -18,6 +18,7 @@ use crate::{
     claim_creation::Permit,
     context::Context,
     error::{Error, Result},
+    static_capacity,
 };
 
 pub(crate) use batcher::Batcher;
@@ -84,7 +85,11 @@ async fn launched(context: &Context) {
 
 /// Whether every claim has its instance.
 pub(crate) fn is_synced(context: &Context) -> bool {
-    !context.index.read().claims().values().any(|claim| is_unlaunched(context, claim))
+    let cluster = context.index.read();
+    !cluster
+        .claims()
+        .values()
+        .any(|claim| is_unlaunched(context, claim) && !static_capacity::has_failed(&cluster, claim))
 }
 
 fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {

@@ -52,6 +52,8 @@ stories! { static_capacity in shared:
     pods_go_to_static_nodes_first,
     pods_wait_for_static_nodes_that_are_on_their_way,
     a_drifted_pool_without_headroom_says_so,
+    drifted_nodes_are_replaced_before_they_go,
+    drift_waits_for_its_budget,
     metrics_tell_what_is_wanted_and_what_is_there,
 }
 

@@ -1,6 +1,6 @@
 //! From a command that was decided to one that is under way.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{StreamExt, stream};
 use kerf_api::NodeClaim;
@@ -18,7 +18,7 @@ use crate::{
     claim_creation::Permit,
     context::Context,
     error::{Error, Result},
-    provisioning,
+    provisioning, static_capacity,
 };
 
 /// Why a command was not started. What was written before is taken back by [`super::recovery`].
@@ -93,7 +93,9 @@ fn prepare<'a>(context: &'a Context, command: &Command) -> Result<Vec<(Permit<'a
     replacements
         .map(|replacement| match replacement {
             Replacement::Planned(planned) => provisioning::prepare(context, planned),
-            Replacement::OfTemplate(pool) => Err(Error::StaticPool { pool: pool.name.clone() }),
+            Replacement::OfTemplate(pool) => {
+                provisioning::prepare(context, &static_capacity::of_template(Arc::clone(pool)))
+            }
         })
         .collect()
 }

@@ -245,6 +245,7 @@ fn totals_are_those_of_all_nodes() {
             ("a".to_owned(), balanced),
             ("plain".to_owned(), rules(ConsolidationPolicy::WhenEmptyOrUnderutilized)),
         ]),
+        static_pools: BTreeMap::new(),
         now: jiff::Timestamp::UNIX_EPOCH,
     };
     // The first is a candidate and counts as such; the others by what is on them.

@@ -187,8 +187,7 @@ pub async fn pods_wait_for_static_nodes_that_are_on_their_way(world: World) {
 pub async fn a_drifted_pool_without_headroom_says_so(world: World) {
     let pool = with_static_pool(&world, 2, &json!({"limits": {"nodes": "2"}})).await;
     let before = has_nodes(&world, &pool, 2).await;
-    let labels = json!({"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}});
-    world.patch(&pool, labels).await;
+    drift(&world, &pool, 2).await;
     let message = world
         .until("the pool says that it is stuck", async |world: &World| {
             let pool = world.get(&pool).await.ok_or("the pool is gone")?;
@@ -202,10 +201,40 @@ pub async fn a_drifted_pool_without_headroom_says_so(world: World) {
         })
         .await;
     assert!(message.ends_with("set limits.nodes to 3 or more"), "{message}");
-    let names = |nodes: &[(NodeClaim, Node)]| -> Vec<_> {
-        nodes.iter().map(|(claim, _)| claim.name_any()).collect()
-    };
     assert_eq!(names(&has_nodes(&world, &pool, 2).await), names(&before));
+}
+
+pub async fn drifted_nodes_are_replaced_before_they_go(world: World) {
+    let changes = json!({
+        "limits": {"nodes": "4"}, "disruption": {"budgets": [{"nodes": "100%"}]},
+    });
+    let pool = with_static_pool(&world, 3, &changes).await;
+    has_nodes(&world, &pool, 3).await;
+    drift(&world, &pool, 2).await;
+    replaced(&world, &pool, 3, 2).await;
+    // One more than its replicas is all that the limit allows.
+    never_more_nodes_than(&world, 4);
+    never_fewer_nodes_than(&world, 3);
+}
+
+pub async fn drift_waits_for_its_budget(world: World) {
+    let pool =
+        with_static_pool(&world, 2, &json!({"disruption": {"budgets": [{"nodes": "0"}]}})).await;
+    let before = has_nodes(&world, &pool, 2).await;
+    drift(&world, &pool, 2).await;
+    world
+        .until("a budget is said to be in the way", async |world: &World| {
+            let events = world.list::<Event>().await;
+            let told = events.iter().any(|event| {
+                event.reason.as_deref() == Some("DisruptionBlocked")
+                    && event.message.as_deref().is_some_and(|it| it.contains("reason Drifted"))
+            });
+            if told { Ok(()) } else { Err("no event".into()) }
+        })
+        .await;
+    assert_eq!(names(&has_nodes(&world, &pool, 2).await), names(&before));
+    world.patch(&pool, json!({"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})).await;
+    replaced(&world, &pool, 2, 2).await;
 }
 
 pub async fn with_the_gate_off_a_pool_is_left_alone(world: World) {
@@ -301,6 +330,32 @@ async fn ready_nodes(world: &World, pool: &NodePool) -> Result<Vec<(NodeClaim, N
     Ok(ready)
 }
 
+fn names(nodes: &[(NodeClaim, Node)]) -> Vec<String> {
+    nodes.iter().map(|(claim, _)| claim.name_any()).collect()
+}
+
+/// Changes the pool's template, so that nodes of any other version are out of date.
+async fn drift(world: &World, pool: &NodePool, version: u32) {
+    let labels = json!({"version": version.to_string()});
+    world.patch(pool, json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await;
+}
+
+/// Waits until the pool has so many ready nodes, all of this version.
+async fn replaced(world: &World, pool: &NodePool, count: usize, version: u32) {
+    world
+        .until(&format!("all nodes are of version {version}"), async |world: &World| {
+            let ready = ready_nodes(world, pool).await?;
+            let current = ready.iter().filter(|(_, node)| {
+                node.labels().get("version").is_some_and(|it| *it == version.to_string())
+            });
+            match (current.count(), ready.len()) {
+                counts if counts == (count, count) => Ok(()),
+                counts => Err(format!("{counts:?}")),
+            }
+        })
+        .await;
+}
+
 trait Labelled {
     fn label(&self, key: &str) -> Option<String>;
 }
@@ -345,16 +400,28 @@ fn never_more_nodes_than(world: &World, limit: usize) {
     }
 }
 
+/// From the time that there were so many, there were never fewer.
+fn never_fewer_nodes_than(world: &World, least: usize) {
+    let Some(log) = world.event_log_if_any() else { return };
+    let counts: Vec<_> = claims_over_time(&log).collect();
+    let since = counts.iter().position(|count| *count >= least).unwrap_or(counts.len());
+    assert!(counts[since..].iter().all(|count| *count >= least), "{counts:?}");
+}
+
 /// The most NodeClaims that there were at any instant.
 pub fn most_claims_at_once(log: &EventLog) -> usize {
-    let (mut present, mut most) = (BTreeSet::new(), 0);
-    for entry in log.entries().iter().filter(|it| &*it.resource == "nodeclaims.karpenter.sh") {
+    claims_over_time(log).max().unwrap_or(0)
+}
+
+/// How many NodeClaims there were after each write that changed their number.
+fn claims_over_time(log: &EventLog) -> impl Iterator<Item = usize> {
+    let claims = log.entries().iter().filter(|it| &*it.resource == "nodeclaims.karpenter.sh");
+    let writes = claims.filter(|entry| entry.what != Write::Changed);
+    writes.scan(BTreeSet::new(), |present, entry| {
         match entry.what {
             Write::Created => present.insert(&entry.key),
-            Write::Removed => present.remove(&entry.key),
-            Write::Changed => continue,
+            _ => present.remove(&entry.key),
         };
-        most = most.max(present.len());
-    }
-    most
+        Some(present.len())
+    })
 }

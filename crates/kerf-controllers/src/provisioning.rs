@@ -24,7 +24,7 @@ use crate::{
 pub(crate) use batcher::Batcher;
 pub(crate) use snapshot::all_pools;
 
-/// Pods that found no place are tried again this often: prices, limits and instance types change without an event.
+/// Pods without a node are looked at again this often: prices, limits and instance types change without an event.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Opens a batch when a pod wants a node or a node is about to lose its pods.
@@ -51,13 +51,13 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change) {
 
 pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
     let batching = context.settings.batching;
-    let mut left_over = false;
+    let mut pending = false;
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = batcher.batch(batching.idle, batching.max) => {}
-            () = tokio::time::sleep(TRY_AGAIN), if left_over => {}
+            () = tokio::time::sleep(TRY_AGAIN), if pending => {}
         }
         // A batch that meets an unsynced index waits for it; it is never dropped.
         tokio::select! {
@@ -65,8 +65,8 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
             () = stop.cancelled() => return,
             () = launched(&context) => {}
         }
-        left_over = match provision(&context).await {
-            Ok(left_over) => left_over,
+        pending = match provision(&context).await {
+            Ok(pending) => pending,
             Err(error) => {
                 error!(controller = "provisioner", %error, "provisioning failed");
                 true
@@ -98,21 +98,20 @@ fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
         && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
 }
 
-/// Plans once for all pods that need a place and launches what is missing. Whether pods were left without a place.
+/// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: they are looked at
+/// again even if all of them got a claim, because a claim can come to nothing without another event on a pod.
 async fn provision(context: &Context) -> Result<bool> {
     let Some(snapshot) = snapshot::take(context).await? else { return Ok(false) };
     let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
     publish_placements(context, &plan.placements);
     publish_failures(context, &plan);
-    let mut failed = false;
     for planned in &plan.claims {
         // One claim that cannot be created does not keep the others from it.
         if let Err(error) = create(context, planned).await {
             error!(controller = "provisioner", pool = planned.pool.name, %error, "claim was not created");
-            failed = true;
         }
     }
-    Ok(failed || !plan.failures.is_empty())
+    Ok(true)
 }
 
 async fn create(context: &Context, planned: &PlannedClaim) -> Result<()> {

@@ -43,6 +43,7 @@ mod launches;
 
 pub use catalogue::generated;
 pub use catalogue_file::{CatalogueError, CatalogueFileError, from_file, from_json};
+pub use instance::{Choice, choose};
 
 /// The conditions under which a node is replaced by node repair.
 const REPAIR_POLICIES: [RepairPolicy; 2] = [

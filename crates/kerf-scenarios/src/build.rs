@@ -1,6 +1,11 @@
 //! Objects for stories, with everything left out that a story does not talk about.
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisruptionBudget};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::StorageClass,
+};
 use kerf_api::{KwokNodeClass, NodePool};
 use serde_json::{Value, json};
 
@@ -59,6 +64,25 @@ pub fn budget(app: &str, spec: &Value) -> PodDisruptionBudget {
     object(json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": app, "namespace": "default"}, "spec": all,
+    }))
+}
+
+/// Disks that are made where their first pod goes.
+pub fn volume_class(name: &str) -> StorageClass {
+    object(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": "disks.kerf.sh", "volumeBindingMode": "WaitForFirstConsumer",
+    }))
+}
+
+pub fn volume_claim(name: &str, class: &str) -> PersistentVolumeClaim {
+    object(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
     }))
 }
 

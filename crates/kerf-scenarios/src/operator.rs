@@ -8,7 +8,7 @@ use kerf_controllers::{
 };
 use kerf_provider::kwok::{self, KwokProvider};
 use kerf_runtime::{Clock, Metrics};
-use kerf_testbed::Faults;
+use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
 use kube::Client;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -23,10 +23,16 @@ pub struct OperatorHandle {
 
 impl OperatorHandle {
     /// Starts an operator and waits until it knows the cluster.
-    pub async fn start(client: Client, clock: Clock, settings: Settings) -> Self {
+    pub async fn start(
+        client: Client,
+        clock: Clock,
+        settings: Settings,
+        cloud: &CloudFaults,
+    ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let (ready, mut synced) = watch::channel(false);
-        let operating = operate(client, clock, settings, metrics.clone(), ready, stop.clone());
+        let operating =
+            operate(client, clock, settings, cloud, metrics.clone(), ready, stop.clone());
         let running = tokio::spawn(operating);
         // An operator that ends before it is ready is noticed by whoever waits for what it should have done.
         let _ = synced.wait_for(|synced| *synced).await;
@@ -40,12 +46,14 @@ impl OperatorHandle {
         successor: Client,
         clock: Clock,
         settings: Settings,
+        cloud: &CloudFaults,
     ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let first = operate(
             mortal,
             clock.clone(),
             settings.clone(),
+            cloud,
             metrics.clone(),
             watch::channel(false).0,
             stop.clone(),
@@ -54,6 +62,7 @@ impl OperatorHandle {
             successor,
             clock,
             settings,
+            cloud,
             metrics.clone(),
             watch::channel(false).0,
             stop.clone(),
@@ -84,22 +93,24 @@ impl OperatorHandle {
     }
 }
 
-async fn operate(
+/// An operator as the binary makes it, in a cloud where something may go wrong.
+fn operate(
     client: Client,
     clock: Clock,
     settings: Settings,
+    cloud: &CloudFaults,
     metrics: Metrics,
     ready: watch::Sender<bool>,
     stop: CancellationToken,
-) -> Result<(), OperatorError> {
-    let provider = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
-    let resumed = Arc::clone(&provider);
+) -> impl Future<Output = Result<(), OperatorError>> + use<> {
+    let resumed = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
+    let provider = Arc::new(FaultyCloud::new(resumed.clone(), cloud.clone()));
     let operator = Operator { client, clock, settings, provider, metrics, ready };
     let elected = async move {
         // What the binary does when it is elected; claims it cannot take up time out by themselves.
         let _ = resumed.resume().await;
     };
-    operator::run(operator, elected, stop).await
+    operator::run(operator, elected, stop)
 }
 
 impl Drop for OperatorHandle {

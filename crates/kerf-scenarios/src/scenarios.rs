@@ -1,6 +1,7 @@
 //! The stories, by chapter.
 
 pub mod disruption;
+pub mod faults;
 pub mod life_of_a_node;
 pub mod static_capacity;
 

@@ -15,6 +15,7 @@ use std::{
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_runtime::{Clock, Metrics};
+use kerf_testbed::CloudFaults;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
@@ -45,6 +46,7 @@ impl SharedCluster {
                         cluster.client(),
                         Clock::system(),
                         Settings::default(),
+                        &CloudFaults::seeded(0),
                     )
                     .await;
                     let metrics = operator.metrics.clone();

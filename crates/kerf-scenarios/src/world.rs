@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_runtime::Clock;
-use kerf_testbed::{EventLog, Faults, Testbed, actors};
+use kerf_testbed::{CloudFaults, EventLog, Faults, Testbed, actors};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -46,6 +46,8 @@ pub enum Stage {
 pub struct World {
     stage: Stage,
     settings: Settings,
+    faults: Faults,
+    cloud: CloudFaults,
     operator: Option<OperatorHandle>,
     scope: Option<Scope>,
 }
@@ -75,15 +77,17 @@ impl World {
         let testbed = Testbed::builder().seed(seed).start();
         let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
         let actors = testbed.start_actors(actors::Actors::default());
+        let cloud = CloudFaults::seeded(seed);
         let operator = OperatorHandle::start_mortal(
             testbed.client_with(faults),
             faults.clone(),
             testbed.client(),
             testbed.clock().clone(),
             settings.clone(),
+            &cloud,
         );
-        let stage = Stage::Testbed { testbed, actors };
-        Self { stage, settings, operator: Some(operator), scope: None }
+        let (stage, faults) = (Stage::Testbed { testbed, actors }, faults.clone());
+        Self { stage, settings, faults, cloud, operator: Some(operator), scope: None }
     }
 
     /// A fresh cluster with Kerf's CRDs on a real control plane.
@@ -99,7 +103,7 @@ impl World {
         let account = object(json!({
             "metadata": {"name": "default", "namespace": scope.namespace()},
         }));
-        let world = Self { stage, settings: Settings::default(), operator: None, scope: None };
+        let world = Self::without_operator(stage, Settings::default());
         world.create::<Namespace>(namespace).await;
         // Admission refuses every pod until its namespace has this.
         world
@@ -111,8 +115,17 @@ impl World {
         Self { scope: Some(scope), ..world }
     }
 
+    fn without_operator(stage: Stage, settings: Settings) -> Self {
+        let seed = match &stage {
+            Stage::Testbed { testbed, .. } => testbed.seed(),
+            Stage::Real(_) | Stage::Shared(_) => 0,
+        };
+        let (faults, cloud) = (Faults::seeded(seed), CloudFaults::seeded(seed));
+        Self { stage, settings, faults, cloud, operator: None, scope: None }
+    }
+
     async fn with_operator(stage: Stage, settings: Settings) -> Self {
-        let mut world = Self { stage, settings, operator: None, scope: None };
+        let mut world = Self::without_operator(stage, settings);
         world.start_operator().await;
         world
     }
@@ -138,6 +151,29 @@ impl World {
 
     pub fn now(&self) -> Timestamp {
         self.clock().now()
+    }
+
+    /// What goes wrong between the operator and the API server; on the testbed only.
+    pub fn faults(&self) -> &Faults {
+        match &self.stage {
+            Stage::Testbed { .. } => &self.faults,
+            Stage::Real(_) | Stage::Shared(_) => {
+                panic!("nothing can be put between an operator and a real API server")
+            }
+        }
+    }
+
+    /// What goes wrong in the operator's cloud.
+    pub fn cloud(&self) -> &CloudFaults {
+        &self.cloud
+    }
+
+    /// The machine under a node stops: its kubelet falls silent. The cloud goes on to list its instance.
+    pub fn kill_node(&self, node: &str) {
+        match &self.stage {
+            Stage::Testbed { actors, .. } => actors.kill_node(node),
+            Stage::Real(_) | Stage::Shared(_) => panic!("nodes die on the testbed only"),
+        }
     }
 
     /// All writes since the start; only the testbed keeps such a log.
@@ -166,8 +202,12 @@ impl World {
     }
 
     pub async fn start_operator(&mut self) {
-        let settings = self.settings.clone();
-        self.operator = Some(OperatorHandle::start(self.client(), self.clock(), settings).await);
+        let client = match &self.stage {
+            Stage::Testbed { testbed, .. } => testbed.client_with(&self.faults),
+            Stage::Real(_) | Stage::Shared(_) => self.client(),
+        };
+        let (clock, settings) = (self.clock(), self.settings.clone());
+        self.operator = Some(OperatorHandle::start(client, clock, settings, &self.cloud).await);
     }
 
     /// Ends the operator without warning.

@@ -24,8 +24,11 @@ mod replica_set;
 mod scheduler;
 mod stateful_set;
 mod taint_eviction;
+mod volume_attachment;
+mod volume_binding;
 
 pub use kubelet::{EXIT_CODE, KubeletSettings, NEVER_ENDS, NEVER_READY, RUNS_FOR};
+pub use volume_attachment::NEVER_DETACHES;
 
 use crate::api::{Feed, Seen, Wanted};
 use crate::random::Random;
@@ -44,7 +47,7 @@ pub struct Actors {
     /// `None`: nodes and pods stay as they are written.
     pub kubelets: Option<KubeletSettings>,
     pub scheduler: bool,
-    /// Controllers of workloads: deployments and the like, jobs, and the status of disruption budgets.
+    /// Controllers of workloads: deployments and the like, jobs, the status of disruption budgets, and volumes.
     pub workloads: bool,
     /// Taints by condition, eviction by taint, and the collection of what has lost its
     /// node, its owner or its news value.
@@ -123,6 +126,8 @@ impl Testbed {
             running.control(job::Jobs::default());
             running.control(cron_job::CronJobs::default());
             running.control(disruption_budget::DisruptionBudgets::default());
+            running.control(volume_binding::VolumeBinding::default());
+            running.control(volume_attachment::Attaching::default());
         }
         if actors.upkeep {
             running.start(node_lifecycle::NodeLifecycle::default());

@@ -99,10 +99,20 @@ struct Rule {
 }
 
 #[derive(Debug)]
-enum When {
+pub(crate) enum When {
     Rate(f64),
     /// From the first to the second of the matching calls, counted from 1.
     Between(u64, u64),
+}
+
+impl When {
+    /// Whether the fault strikes the matching call of this number.
+    pub(crate) fn strikes(&self, call: u64, random: &mut Random) -> bool {
+        match *self {
+            Self::Rate(rate) => random.chance(rate),
+            Self::Between(first, last) => (first..=last).contains(&call),
+        }
+    }
 }
 
 /// What becomes of one call.
@@ -196,11 +206,7 @@ impl Faults {
         // Each rule counts and draws for each call it matches, so that one fault does not shift another.
         for rule in rules.iter_mut().filter(|rule| rule.matching.matches(&call)) {
             rule.seen += 1;
-            let strikes = match rule.when {
-                When::Rate(rate) => random.chance(rate),
-                When::Between(first, last) => (first..=last).contains(&rule.seen),
-            };
-            if strikes && chosen.is_none() {
+            if rule.when.strikes(rule.seen, random) && chosen.is_none() {
                 chosen = verdict(&rule.fault, &call);
             }
         }

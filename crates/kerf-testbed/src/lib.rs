@@ -23,6 +23,7 @@
 
 pub mod actors;
 mod api;
+mod cloud;
 mod dump;
 mod faults;
 mod log;
@@ -35,6 +36,7 @@ mod testbed;
 pub use api::{
     Api, ApiError, Body, Call, Cause, Incoming, Named, Query, SchemaError, Verb, WatchCut,
 };
+pub use cloud::{CloudFault, CloudFaults, FaultyCloud, Offered};
 pub use faults::{Fault, Faults, Matching};
 pub use log::{Entry, EventLog, Write};
 pub use observe::{Observation, Observer};

@@ -10,5 +10,7 @@ mod repeatable;
 mod scheduling;
 #[path = "actors/upkeep.rs"]
 mod upkeep;
+#[path = "actors/volumes.rs"]
+mod volumes;
 #[path = "actors/workloads.rs"]
 mod workloads;

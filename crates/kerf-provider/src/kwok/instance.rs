@@ -29,16 +29,16 @@ const LONGEST_LABEL: usize = 63;
 
 /// An instance type and the terms on which it is bought.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice<'a> {
-    instance_type: &'a InstanceType,
-    offering: &'a Offering,
+pub struct Choice<'a> {
+    pub instance_type: &'a InstanceType,
+    pub offering: &'a Offering,
 }
 
 /// The cheapest offering that meets the claim, of a type that has room for it; the first by name
 /// among equals.
 ///
 /// Claims of static pools do not say which instance types they want, and any that suits will do.
-pub(super) fn choose<'a>(
+pub fn choose<'a>(
     claim: &NodeClaim,
     instance_types: &'a [Arc<InstanceType>],
     known_labels: &KnownLabels,

@@ -38,6 +38,10 @@ pub(super) const NODES: Kind = kind("", "nodes", "Node");
 pub(super) const EVENTS: Kind = kind("", "events", "Event");
 pub(super) const NAMESPACES: Kind = kind("", "namespaces", "Namespace");
 pub(super) const CLAIMS: Kind = kind("", "persistentvolumeclaims", "PersistentVolumeClaim");
+pub(super) const VOLUMES: Kind = kind("", "persistentvolumes", "PersistentVolume");
+pub(super) const STORAGE_CLASSES: Kind = kind("storage.k8s.io", "storageclasses", "StorageClass");
+pub(super) const ATTACHMENTS: Kind =
+    kind("storage.k8s.io", "volumeattachments", "VolumeAttachment");
 pub(super) const REPLICA_SETS: Kind = kind("apps", "replicasets", "ReplicaSet");
 pub(super) const DEPLOYMENTS: Kind = kind("apps", "deployments", "Deployment");
 pub(super) const STATEFUL_SETS: Kind = kind("apps", "statefulsets", "StatefulSet");

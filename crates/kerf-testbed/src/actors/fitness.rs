@@ -96,6 +96,33 @@ impl NodeRules {
         core::PodSpec::deserialize(spec).map(|spec| Self::of(&spec)).unwrap_or_default()
     }
 
+    /// The rules of a `NodeSelector`; none where there is no such thing.
+    pub(super) fn of_selector(selector: &Value) -> Self {
+        let selector = core::NodeSelector::deserialize(selector).ok();
+        let required = selector.map(|one| one.node_selector_terms.iter().map(Term::of).collect());
+        Self { required, ..Self::default() }
+    }
+
+    /// The places that a `StorageClass` makes volumes in.
+    pub(super) fn of_topologies(class: &Value) -> Self {
+        let Some(topologies) = class["allowedTopologies"].as_array() else {
+            return Self::default();
+        };
+        let term = |topology: &Value| {
+            let labels = topology["matchLabelExpressions"].as_array().into_iter().flatten();
+            let tests = labels.map(|label| {
+                let values = label["values"].as_array().into_iter().flatten();
+                Test {
+                    key: meta::text(label, &["key"]).to_owned(),
+                    operator: Operator::In,
+                    values: values.filter_map(|v| v.as_str().map(str::to_owned)).collect(),
+                }
+            });
+            Term { tests: tests.collect(), names: Vec::new() }
+        };
+        Self { required: Some(topologies.iter().map(term).collect()), ..Self::default() }
+    }
+
     pub(super) fn allow(&self, node: &NodeFacts) -> bool {
         self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.holds(node)))

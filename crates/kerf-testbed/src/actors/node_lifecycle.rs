@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// A node whose kubelet has been silent for this long is unreachable: `--node-monitor-grace-period`.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
+/// A new node may take this long until its kubelet first reports: `--node-startup-grace-period`.
+const STARTUP_GRACE: SignedDuration = SignedDuration::from_mins(1);
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -39,6 +41,9 @@ impl Actor for NodeLifecycle {
         if seen.is("", "nodes") {
             if !seen.gone {
                 self.queue.add(seen.key.clone());
+                if let Some(due) = due_to_report(&seen.object.value) {
+                    self.queue.add_at(due, seen.key.clone());
+                }
             }
             return;
         }
@@ -79,10 +84,18 @@ impl NodeLifecycle {
     fn reconcile(&self, name: &str, desk: &Desk) -> Result<(), Refusal> {
         let Some(node) = desk.get(NODES, name) else { return Ok(()) };
         if desk.outages.since(name).is_some_and(|since| since + GRACE <= desk.now()) {
-            declare_unknown(&node, desk)?;
+            declare_unknown(
+                &node,
+                "NodeStatusUnknown",
+                "Kubelet stopped posting node status.",
+                desk,
+            )?;
+        } else if due_to_report(&node.value).is_some_and(|due| due <= desk.now()) {
+            let message = "Kubelet never posted node status.";
+            declare_unknown(&node, "NodeStatusNeverUpdated", message, desk)?;
         }
         let Some(node) = desk.get(NODES, name) else { return Ok(()) };
-        // A node that nobody has reported on keeps the taint it was admitted with.
+        // Until its kubelet reports or is given up, a node keeps the taint it was admitted with.
         let Some(ready) = pods::condition(&node.value, "Ready") else { return Ok(()) };
         let status = ready["status"].as_str().unwrap_or_default();
         if status != "True" {
@@ -110,13 +123,20 @@ impl NodeLifecycle {
     }
 }
 
-fn declare_unknown(node: &Object, desk: &Desk) -> Result<(), Refusal> {
+/// When a node that nobody has reported on is given up.
+fn due_to_report(node: &Value) -> Option<Timestamp> {
+    if pods::condition(node, "Ready").is_some() {
+        return None;
+    }
+    Some(meta::parse_time(meta::field(node, "creationTimestamp"))? + STARTUP_GRACE)
+}
+
+fn declare_unknown(node: &Object, reason: &str, message: &str, desk: &Desk) -> Result<(), Refusal> {
     let now = desk.timestamp();
     desk.change_status(NODES, node, |status| {
         for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
             let condition = json!({
-                "type": kind, "status": "Unknown", "reason": "NodeStatusUnknown",
-                "message": "Kubelet stopped posting node status.",
+                "type": kind, "status": "Unknown", "reason": reason, "message": message,
             });
             pods::set_condition(status, condition, &now);
         }

@@ -6,6 +6,7 @@ mod demand;
 mod filter;
 mod floor;
 mod score;
+mod volumes;
 
 use super::desk::{Desk, EVENTS, PODS};
 use super::{Actor, pods};
@@ -20,6 +21,7 @@ use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use volumes::Volumes;
 
 const NAME: &str = "default-scheduler";
 /// A pod that nothing could have helped is tried again anyway after this time, as in kube-scheduler.
@@ -167,12 +169,18 @@ impl Scheduler {
     fn try_pod(&mut self, key: &Arc<str>, desk: &Desk) {
         let Some(pod) = desk.get(PODS, key) else { return };
         let Some(demand) = Demand::of(&pod.value, &mut self.lanes) else { return };
-        match self.choose(&demand) {
+        let volumes = Volumes::of(&pod.value, desk);
+        let chosen = match &volumes {
+            Ok(volumes) => self.choose(&demand, volumes),
+            Err(why) => Err(format!("0/{} nodes are available: {why}.", self.floor.order().len())),
+        };
+        match chosen {
             Ok(slot) => {
-                let facts = self.floor.place(slot).facts.as_ref();
-                let Some(node) = facts.map(|facts| facts.name.clone()) else { return };
+                let Some(node) = &self.floor.place(slot).facts else { return };
                 // A pod that is gone or bound by someone else is heard of through the feed.
-                if desk.bind(&pod.value, &node).is_ok() {
+                let settled = volumes.is_ok_and(|volumes| volumes.settle(node, desk).is_ok());
+                let node = node.name.clone();
+                if settled && desk.bind(&pod.value, &node).is_ok() {
                     let uid = meta::uid(&pod.value);
                     self.floor.put_pod(key, uid, &node, &Arc::new(demand), false);
                     self.waiting.remove(key);
@@ -194,13 +202,13 @@ impl Scheduler {
     }
 
     /// The best node, or why there is none.
-    fn choose(&mut self, demand: &Demand) -> Result<Slot, String> {
+    fn choose(&mut self, demand: &Demand, volumes: &Volumes) -> Result<Slot, String> {
         filter::prepare(&mut self.floor, demand);
         let order = self.floor.order();
         if order.is_empty() {
             return Err("no nodes available to schedule pods".into());
         }
-        let outlook = Outlook::new(&self.floor, demand, &order);
+        let outlook = Outlook::new(&self.floor, demand, volumes, &order);
         let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
         let only = demand.nodes.named_nodes();
         let candidates: Arc<[Slot]> = match &only {
@@ -244,7 +252,14 @@ impl Scheduler {
 
 impl Actor for Scheduler {
     fn watches(&self) -> Wanted {
-        Wanted::These(&[("", "nodes"), ("", "pods"), ("", "namespaces")])
+        Wanted::These(&[
+            ("", "nodes"),
+            ("", "pods"),
+            ("", "namespaces"),
+            ("", "persistentvolumeclaims"),
+            ("", "persistentvolumes"),
+            ("storage.k8s.io", "storageclasses"),
+        ])
     }
 
     fn see(&mut self, seen: &Seen, _: &Desk) {
@@ -253,6 +268,8 @@ impl Actor for Scheduler {
             self.see_pod(seen);
         } else if seen.is("", "namespaces") {
             self.floor.put_namespace(value);
+        } else if !seen.is("", "nodes") {
+            self.stirred = true;
         } else if seen.gone {
             self.floor.remove_node(&seen.key);
         } else {

@@ -35,7 +35,8 @@ impl Cluster {
 
     fn api(&self, kind: &str) -> Api<DynamicObject> {
         let (group, namespaced) = match kind {
-            "Node" | "Namespace" | "PriorityClass" => ("", false),
+            "Node" | "Namespace" | "PersistentVolume" => ("", false),
+            "StorageClass" | "VolumeAttachment" => ("storage.k8s.io", false),
             "Pod" | "ConfigMap" | "Event" | "PersistentVolumeClaim" => ("", true),
             "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => ("apps", true),
             "Job" | "CronJob" => ("batch", true),
@@ -204,6 +205,19 @@ pub(crate) fn workload(app: &str, replicas: Option<i64>) -> Value {
         object["spec"]["replicas"] = replicas.into();
     }
     object
+}
+
+pub(crate) fn storage_class(name: &str, mode: &str) -> Value {
+    json!({
+        "metadata": { "name": name }, "provisioner": "disks.example.com", "volumeBindingMode": mode,
+    })
+}
+
+pub(crate) fn volume_claim(name: &str, class: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "resources": { "requests": { "storage": "1Gi" } },
+    }})
 }
 
 pub(crate) fn with(mut object: Value, path: &str, value: Value) -> Value {

@@ -1,7 +1,8 @@
 //! Deployments, stateful sets, daemon sets, jobs and cron jobs.
 
 use crate::harness::{
-    Cluster, background, condition, is_running, name_of, names, node_of, pod_spec, with, workload,
+    Cluster, background, condition, is_running, name_of, names, node_of, pod_spec, storage_class,
+    volume_claim, with, workload,
 };
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -118,9 +119,8 @@ async fn a_stateful_set_goes_up_and_down_in_order() {
     let cluster = Cluster::start();
     cluster.add_nodes(&["a", "b"]).await;
     let set = with(workload("db", Some(3)), "spec.serviceName", json!("db"));
-    let claims = json!([{ "metadata": { "name": "data" }, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
-    }}]);
+    cluster.create("StorageClass", storage_class("disks", "Immediate")).await;
+    let claims = json!([volume_claim("data", "disks")]);
     cluster.create("StatefulSet", with(set, "spec.volumeClaimTemplates", claims)).await;
     let order = async |count: usize| {
         cluster

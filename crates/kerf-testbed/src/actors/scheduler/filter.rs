@@ -3,6 +3,7 @@
 use super::super::fitness::{self, NodeFacts, UNSCHEDULABLE};
 use super::demand::{Demand, Lanes, PODS_LANE, PodTerm};
 use super::floor::{Floor, Place, Slot, Sort};
+use super::volumes::Volumes;
 use kerf_model::{Effect, Taint};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ pub(super) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffini
 pub(super) struct Outlook<'a> {
     floor: &'a Floor,
     demand: &'a Demand,
+    volumes: &'a Volumes,
     spread: Vec<(&'a str, i64, BTreeMap<&'a str, i64>)>,
     affinity: Vec<(&'a str, BTreeSet<&'a str>)>,
     /// Nobody it wants to be with exists, but it is such a one itself: it may be the first.
@@ -61,7 +63,12 @@ pub(super) fn prepare(floor: &mut Floor, demand: &Demand) {
 }
 
 impl<'a> Outlook<'a> {
-    pub(super) fn new(floor: &'a Floor, demand: &'a Demand, order: &[Slot]) -> Self {
+    pub(super) fn new(
+        floor: &'a Floor,
+        demand: &'a Demand,
+        volumes: &'a Volumes,
+        order: &[Slot],
+    ) -> Self {
         let all = || order.iter().copied();
         let spread = demand.spread.iter().map(|constraint| {
             let eligible = all().filter(|slot| {
@@ -113,6 +120,7 @@ impl<'a> Outlook<'a> {
             repelled: repelled.collect(),
             floor,
             demand,
+            volumes,
         }
     }
 
@@ -138,7 +146,8 @@ impl<'a> Outlook<'a> {
         if !short.is_empty() {
             return Err(short);
         }
-        self.judge_neighbours(facts).map_or(Ok(()), no)
+        let elsewhere = self.volumes.judge(facts);
+        elsewhere.or_else(|| self.judge_neighbours(facts)).map_or(Ok(()), no)
     }
 
     fn judge_neighbours(&self, facts: &NodeFacts) -> Option<&'static str> {

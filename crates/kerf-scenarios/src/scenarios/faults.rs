@@ -1,0 +1,249 @@
+//! The cloud fails, machines die, volumes and pods hang: the operator gets over it, and nothing is left behind.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    core::v1::{Event, Node, Pod},
+    storage::v1::VolumeAttachment,
+};
+use kerf_api::{NodeClaim, conditions::Conditioned, labels};
+use kerf_testbed::{CloudFault, Fault, Matching, Offered, actors};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use super::{all_run, no_node, one_ready_node, with_pool};
+use crate::{World, build};
+
+pub async fn a_launch_that_finds_no_capacity_is_planned_anew(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(2, CloudFault::InsufficientCapacity);
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("the node is ready", one_ready_node).await;
+    told(&world, "InsufficientCapacityError").await;
+}
+
+pub async fn an_offering_that_is_sold_out_is_passed_over(world: World) {
+    with_pool(&world, &json!({})).await;
+    // What a pod of one CPU would get.
+    world.cloud().exhaust(Offered::any().instance_type("c-2x-amd64-linux"));
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let (_, node) = world.until("the node is ready", one_ready_node).await;
+    assert_ne!(node.labels()[labels::INSTANCE_TYPE], "c-2x-amd64-linux");
+}
+
+pub async fn a_cloud_that_is_sold_out_is_tried_again(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().exhaust(Offered::any());
+    world.create(build::pod("a", &json!({}))).await;
+    told(&world, "InsufficientCapacityError").await;
+    world.pass(Duration::from_mins(10)).await;
+    assert!(world.list::<Node>().await.is_empty());
+    world.cloud().restock();
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("the node is ready", one_ready_node).await;
+}
+
+pub async fn a_launch_that_is_refused_is_tried_again(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(3, CloudFault::LaunchRefused);
+    world.create(build::pod("a", &json!({}))).await;
+    let refused = world
+        .until("the claim says why it is not launched", async |world: &World| {
+            let claim = world.only::<NodeClaim>().await?;
+            let launched = claim.condition("Launched").ok_or("no condition")?;
+            if launched.reason == "LaunchRefused" { Ok(claim) } else { Err("not refused".into()) }
+        })
+        .await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    assert_eq!(claim.uid(), refused.uid(), "the same claim is launched");
+}
+
+pub async fn a_launch_whose_answer_is_lost_is_not_launched_twice(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(2, CloudFault::LaunchAnswerLost);
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("the node is ready", one_ready_node).await;
+}
+
+pub async fn a_slow_launch_is_waited_for(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(1, CloudFault::LaunchSlow(Duration::from_mins(4)));
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("the node is ready", one_ready_node).await;
+}
+
+pub async fn an_instance_that_never_registers_is_replaced_and_terminated(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(1, CloudFault::NeverRegisters);
+    world.create(build::pod("a", &json!({}))).await;
+    world
+        .until("the instance runs", async |world: &World| {
+            if world.cloud().nodeless().is_empty() { Err("no instance".into()) } else { Ok(()) }
+        })
+        .await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("the node is ready", one_ready_node).await;
+    assert!(world.cloud().nodeless().is_empty(), "nobody pays for the first instance any more");
+}
+
+/// With node repair.
+pub async fn a_node_that_never_becomes_ready_is_replaced(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(1, CloudFault::NeverReady);
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("the node is ready", one_ready_node).await;
+}
+
+/// With node repair.
+pub async fn a_node_that_dies_is_replaced(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::deployment("a", 1, &json!({}))).await;
+    let (_, node) = world.until("the node is ready", one_ready_node).await;
+    world.kill_node(&node.name_any());
+    another_node(&world, &node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+}
+
+pub async fn a_node_whose_instance_is_gone_is_replaced(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::deployment("a", 1, &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.cloud().vanish(claim.status.unwrap_or_default().provider_id);
+    world.kill_node(&node.name_any());
+    another_node(&world, &node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+}
+
+pub async fn a_volume_that_will_not_detach_holds_the_instance(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::volume_class("disks")).await;
+    world.create(build::volume_claim("a", "disks")).await;
+    let volumes = json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]});
+    world.create(build::pod("a", &volumes)).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let attachment = world
+        .until("the volume is attached", async |world: &World| {
+            world.only::<VolumeAttachment>().await
+        })
+        .await;
+    let held = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: "true"}}});
+    world.patch(&attachment, held).await;
+    world.delete(&claim).await;
+    told(&world, "AwaitingVolumeDetachment").await;
+    world.pass(Duration::from_mins(5)).await;
+    assert!(world.get(&node).await.is_some(), "the instance waits for its volume");
+    let free = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: null}}});
+    world.patch(&attachment, free).await;
+    world.until("everything is gone", no_node).await;
+}
+
+/// A pod that is still there a minute after its own grace period of 30 seconds is no longer waited for.
+pub async fn a_pod_that_will_not_end_is_left_behind(world: World) {
+    with_pool(&world, &json!({})).await;
+    let mut pod = build::pod("a", &json!({}));
+    pod.meta_mut()
+        .annotations
+        .get_or_insert_default()
+        .insert(actors::NEVER_ENDS.to_owned(), "true".to_owned());
+    world.create(pod).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.delete(&claim).await;
+    world.pass(Duration::from_secs(80)).await;
+    assert!(world.get(&node).await.is_some(), "the node waits for its pod");
+    world.until("everything is gone", no_node).await;
+    world
+        .until("the pod is collected", async |world: &World| {
+            if world.list::<Pod>().await.is_empty() { Ok(()) } else { Err("a pod".into()) }
+        })
+        .await;
+}
+
+pub async fn a_termination_that_fails_is_tried_again(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(3, CloudFault::TerminationRefused);
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.delete(&pod).await;
+    world.delete(&claim).await;
+    world.until("everything is gone", no_node).await;
+}
+
+pub async fn a_slow_termination_is_waited_for(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(1, CloudFault::TerminationSlow(Duration::from_mins(10)));
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.delete(&pod).await;
+    world.delete(&claim).await;
+    world.pass(Duration::from_mins(9)).await;
+    assert!(world.get(&claim).await.is_some(), "the claim stays as long as its instance");
+    world.until("everything is gone", no_node).await;
+}
+
+/// Everything at once, by rate: one call in five fails in some way.
+pub async fn a_stormy_day_ends_with_all_pods_running_and_nothing_leaked(world: World) {
+    let minute = Duration::from_mins(1);
+    with_pool(&world, &json!({})).await;
+    let (faults, cloud) = (world.faults(), world.cloud());
+    faults.at_rate(0.05, Matching::writes(), Fault::Conflict);
+    faults.at_rate(0.05, Matching::any(), Fault::InternalError);
+    faults.at_rate(0.03, Matching::writes(), Fault::TimeoutAfter(Duration::from_secs(5)));
+    faults.at_rate(0.03, Matching::writes(), Fault::TimeoutBefore(Duration::from_secs(5)));
+    for (rate, fault) in [
+        (0.10, CloudFault::InsufficientCapacity),
+        (0.10, CloudFault::LaunchRefused),
+        (0.10, CloudFault::LaunchAnswerLost),
+        (0.10, CloudFault::LaunchSlow(minute)),
+        (0.10, CloudFault::NeverRegisters),
+        (0.20, CloudFault::TerminationRefused),
+        (0.20, CloudFault::TerminationSlow(minute)),
+        (0.20, CloudFault::ReadRefused),
+    ] {
+        cloud.at_rate(rate, fault);
+    }
+    // Each pod has a machine of its own: the ports clash.
+    let port = json!({"containers": [{
+        "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+        "resources": {"requests": {"cpu": "1"}},
+    }]});
+    let deployment = world.create(build::deployment("a", 10, &port)).await;
+    world.until("all pods run", async |world: &World| all_run(world, 10).await).await;
+    world.delete(&deployment).await;
+    for claim in world.list::<NodeClaim>().await {
+        world.delete(&claim).await;
+    }
+    world.until("everything is gone", no_node).await;
+    world
+        .until("no instance is left", async |world: &World| match world.cloud().nodeless() {
+            left if left.is_empty() => Ok(()),
+            left => Err(format!("{left:?}")),
+        })
+        .await;
+}
+
+async fn another_node(world: &World, first: &Node) {
+    world
+        .until("another node is ready and the first is gone", async |world: &World| {
+            let (_, node) = one_ready_node(world).await?;
+            if node.uid() == first.uid() { Err("still the first".into()) } else { Ok(()) }
+        })
+        .await;
+}
+
+async fn told(world: &World, reason: &str) {
+    world
+        .until(reason, async |world: &World| {
+            let events = world.list::<Event>().await;
+            let told = events.iter().any(|event| event.reason.as_deref() == Some(reason));
+            if told { Ok(()) } else { Err("no such event".into()) }
+        })
+        .await;
+}

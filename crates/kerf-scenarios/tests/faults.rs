@@ -1,0 +1,40 @@
+//! The stories of a failing world on the testbed, in virtual time.
+
+use kerf_controllers::{Settings, settings::FeatureGates};
+use kerf_scenarios::World;
+
+macro_rules! stories {
+    ($settings:expr; $($story:ident),+ $(,)?) => {
+        $(#[tokio::test(start_paused = true)]
+        async fn $story() {
+            let world = World::on_testbed(7, $settings).await;
+            kerf_scenarios::scenarios::faults::$story(world).await;
+        })+
+    };
+}
+
+stories! { Settings::default();
+    a_launch_that_finds_no_capacity_is_planned_anew,
+    an_offering_that_is_sold_out_is_passed_over,
+    a_cloud_that_is_sold_out_is_tried_again,
+    a_launch_that_is_refused_is_tried_again,
+    a_launch_whose_answer_is_lost_is_not_launched_twice,
+    a_slow_launch_is_waited_for,
+    an_instance_that_never_registers_is_replaced_and_terminated,
+    a_node_whose_instance_is_gone_is_replaced,
+    a_volume_that_will_not_detach_holds_the_instance,
+    a_pod_that_will_not_end_is_left_behind,
+    a_termination_that_fails_is_tried_again,
+    a_slow_termination_is_waited_for,
+    a_stormy_day_ends_with_all_pods_running_and_nothing_leaked,
+}
+
+stories! { with_repair();
+    a_node_that_never_becomes_ready_is_replaced,
+    a_node_that_dies_is_replaced,
+}
+
+fn with_repair() -> Settings {
+    let gates = FeatureGates { node_repair: true, ..FeatureGates::default() };
+    Settings { gates, ..Settings::default() }
+}

@@ -1,0 +1,311 @@
+//! A cloud in which things go wrong: any provider, with faults before and after its calls.
+
+mod faults;
+
+pub use faults::{CloudFault, CloudFaults, Offered};
+
+use crate::actors::NEVER_READY;
+use async_trait::async_trait;
+use faults::{Call, State};
+use kerf_api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, labels};
+use kerf_model::{InstanceType, KnownLabels, Offering};
+use kerf_provider::kwok::{Choice, choose};
+use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::time::Instant;
+
+type InstanceTypes = Arc<[Arc<InstanceType>]>;
+
+/// A provider whose calls meet [`CloudFaults`]. Without any it is the provider it wraps.
+#[derive(Debug)]
+pub struct FaultyCloud {
+    cloud: Arc<dyn CloudProvider>,
+    faults: CloudFaults,
+    /// What was last offered to each pool: equal offers are the same allocation, because schedulers recognise a
+    /// catalogue by that.
+    offers: Mutex<BTreeMap<String, Offer>>,
+}
+
+#[derive(Debug)]
+struct Offer {
+    of: InstanceTypes,
+    without: Vec<Offered>,
+    shown: InstanceTypes,
+}
+
+impl FaultyCloud {
+    pub fn new(cloud: Arc<dyn CloudProvider>, faults: CloudFaults) -> Self {
+        Self { cloud, faults, offers: Mutex::default() }
+    }
+
+    /// The claim, narrowed to the best that the cloud still has. Comes upon what it has not on the way.
+    async fn narrowed(&self, claim: &NodeClaim) -> Result<NodeClaim, ProviderError> {
+        let exhausted: Vec<Offered> = self.faults.state().exhausted.iter().cloned().collect();
+        if exhausted.is_empty() {
+            return Ok(claim.clone());
+        }
+        let all = self.cloud.instance_types(&pool_of(claim)).await?;
+        let left = without(&all, &exhausted);
+        let known = self.known_labels();
+        // Whatever would have been the choice, one after the other, until one is there.
+        let mut tried = Vec::new();
+        let mut remaining: InstanceTypes = all;
+        while let Ok(Choice { instance_type, offering }) = choose(claim, &remaining, &known) {
+            let missing =
+                exhausted.iter().filter(|offered| offered.matches(instance_type, offering));
+            let missing: Vec<Offered> = missing.cloned().collect();
+            if missing.is_empty() {
+                break;
+            }
+            tried.extend(missing);
+            remaining = without(&remaining, &tried);
+        }
+        self.faults.state().found_out.extend(tried);
+        let Choice { instance_type, offering } = choose(claim, &left, &known)?;
+        Ok(pinned(claim, instance_type, offering))
+    }
+
+    /// An instance that runs, but not so that a node would come of it.
+    async fn launch_without_node(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+        let types = self.cloud.instance_types(&pool_of(claim)).await?;
+        let Choice { instance_type, offering } = choose(claim, &types, &self.known_labels())?;
+        let bought = instance_type.requirements().iter().chain(offering.requirements.iter());
+        let bought =
+            bought.filter_map(|one| Some((one.key().to_owned(), one.only_value()?.to_owned())));
+        let uid = claim.uid().unwrap_or_default();
+        let launched = Launched {
+            provider_id: format!("nodeless://{uid}"),
+            claim_uid: Some(uid),
+            labels: bought.collect(),
+            capacity: instance_type.capacity().to_api(),
+            allocatable: instance_type.allocatable().to_api(),
+            ..Launched::default()
+        };
+        let id = launched.provider_id.clone();
+        self.faults.state().nodeless.insert(id, launched.clone());
+        Ok(launched)
+    }
+
+    fn known_labels(&self) -> KnownLabels {
+        let well_known = self.cloud.label_rules().well_known().clone();
+        KnownLabels { well_known, ..KnownLabels::default() }
+    }
+
+    fn readable(&self) -> Result<(), ProviderError> {
+        match self.faults.judge(Call::Read) {
+            Some(_) => Err(injected("the cloud cannot be read")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for FaultyCloud {
+    fn name(&self) -> &'static str {
+        self.cloud.name()
+    }
+
+    fn node_classes(&self) -> &[NodeClassKind] {
+        self.cloud.node_classes()
+    }
+
+    fn label_rules(&self) -> &labels::LabelRules {
+        self.cloud.label_rules()
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        self.cloud.repair_policies()
+    }
+
+    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+        let known = nodeless_of(&self.faults.state(), claim);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let fault = self.faults.judge(Call::Launch);
+        match &fault {
+            Some(CloudFault::InsufficientCapacity) => {
+                let message = "injected: the cloud has no more of anything".to_owned();
+                return Err(ProviderError::InsufficientCapacity(message));
+            }
+            Some(CloudFault::LaunchRefused) => {
+                let message = "injected: the launch was refused".to_owned();
+                return Err(ProviderError::Create { reason: "LaunchRefused".to_owned(), message });
+            }
+            Some(CloudFault::LaunchSlow(delay)) => tokio::time::sleep(*delay).await,
+            _ => {}
+        }
+        let mut claim = self.narrowed(claim).await?;
+        match fault {
+            Some(CloudFault::NeverRegisters) => return self.launch_without_node(&claim).await,
+            // Providers hand a claim's annotations on to its node, where the kubelet reads this one.
+            Some(CloudFault::NeverReady) => {
+                claim.annotations_mut().insert(NEVER_READY.to_owned(), "true".to_owned());
+            }
+            _ => {}
+        }
+        let launched = self.cloud.create(&claim).await?;
+        match fault {
+            Some(CloudFault::LaunchAnswerLost) => Err(injected("the answer to the launch is lost")),
+            _ => Ok(launched),
+        }
+    }
+
+    async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
+        let id = claim.status.as_ref().map(|status| status.provider_id.clone()).unwrap_or_default();
+        // Instances that were never written down are known by their claim.
+        let key = if id.is_empty() { claim.uid().unwrap_or_default() } else { id.clone() };
+        match self.faults.judge(Call::Termination) {
+            Some(CloudFault::TerminationRefused) => {
+                return Err(injected("the termination was refused"));
+            }
+            Some(CloudFault::TerminationSlow(delay)) => {
+                self.faults.state().going.entry(key.clone()).or_insert(Instant::now() + delay);
+            }
+            _ => {}
+        }
+        if self.faults.state().going.get(&key).is_some_and(|gone| *gone > Instant::now()) {
+            return Ok(());
+        }
+        let gone = {
+            let mut state = self.faults.state();
+            let nodeless = nodeless_of(&state, claim).map(|launched| launched.provider_id);
+            nodeless.and_then(|id| state.nodeless.remove(&id)).is_some()
+        };
+        if gone {
+            return Err(ProviderError::NotFound("instance terminated".to_owned()));
+        }
+        let answer = self.cloud.delete(claim).await;
+        let has_vanished = self.faults.state().vanished.contains(&id);
+        match answer {
+            Ok(()) if has_vanished => Err(ProviderError::NotFound("instance vanished".to_owned())),
+            answer => answer,
+        }
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
+        self.readable()?;
+        let (nodeless, has_vanished) = {
+            let state = self.faults.state();
+            (state.nodeless.get(provider_id).cloned(), state.vanished.contains(provider_id))
+        };
+        match nodeless {
+            Some(launched) => Ok(self.with_ending(launched)),
+            None if has_vanished => {
+                Err(ProviderError::NotFound(format!("instance {provider_id} vanished")))
+            }
+            None => self.cloud.get(provider_id).await.map(|launched| self.with_ending(launched)),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
+        self.readable()?;
+        let mut instances = self.cloud.list().await?;
+        let state = self.faults.state();
+        instances.retain(|instance| !state.vanished.contains(&instance.provider_id));
+        instances.extend(state.nodeless.values().cloned());
+        drop(state);
+        Ok(instances.into_iter().map(|instance| self.with_ending(instance)).collect())
+    }
+
+    async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, ProviderError> {
+        let of = self.cloud.instance_types(pool).await?;
+        let found_out: Vec<Offered> = self.faults.state().found_out.iter().cloned().collect();
+        if found_out.is_empty() {
+            return Ok(of);
+        }
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = pool.name_any();
+        if let Some(known) = offers.get(&name)
+            && Arc::ptr_eq(&known.of, &of)
+            && known.without == found_out
+        {
+            return Ok(Arc::clone(&known.shown));
+        }
+        let shown = without(&of, &found_out);
+        offers.insert(name, Offer { of, without: found_out, shown: Arc::clone(&shown) });
+        Ok(shown)
+    }
+
+    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+        self.cloud.drifted(claim).await
+    }
+}
+
+impl FaultyCloud {
+    fn with_ending(&self, launched: Launched) -> Launched {
+        let state = self.faults.state();
+        let uid = launched.claim_uid.as_ref();
+        let asked = state.going.contains_key(&launched.provider_id)
+            || uid.is_some_and(|uid| state.going.contains_key(uid));
+        Launched { terminating: launched.terminating || asked, ..launched }
+    }
+}
+
+fn injected(what: &str) -> ProviderError {
+    ProviderError::Other(format!("injected: {what}"))
+}
+
+/// The instance without a node that was launched for this claim, or that it names.
+fn nodeless_of(state: &State, claim: &NodeClaim) -> Option<Launched> {
+    let (uid, status) = (claim.uid(), claim.status.as_ref());
+    let mut all = state.nodeless.values();
+    let found = all.find(|one| {
+        (uid.is_some() && one.claim_uid == uid)
+            || status.is_some_and(|status| status.provider_id == one.provider_id)
+    });
+    found.cloned()
+}
+
+/// Providers look at a pool's name at most; a claim does not hold more of its pool.
+fn pool_of(claim: &NodeClaim) -> NodePool {
+    let mut pool = NodePool::default();
+    pool.metadata.name = claim.labels().get(labels::NODE_POOL).cloned();
+    pool
+}
+
+/// The types with these offerings marked as unavailable.
+fn without(types: &InstanceTypes, missing: &[Offered]) -> InstanceTypes {
+    let marked = |one: &Arc<InstanceType>| {
+        let is_missing =
+            |offering: &Offering| missing.iter().any(|offered| offered.matches(one, offering));
+        if !one.available_offerings().any(is_missing) {
+            return Arc::clone(one);
+        }
+        let mut offerings = one.offerings().to_vec();
+        for offering in &mut offerings {
+            offering.available &= !is_missing(offering);
+        }
+        Arc::new(InstanceType::new(
+            one.name(),
+            one.requirements().clone(),
+            offerings,
+            one.capacity().clone(),
+            one.overhead().clone(),
+        ))
+    };
+    types.iter().map(marked).collect()
+}
+
+/// The claim, with nothing but this offering left to choose.
+fn pinned(claim: &NodeClaim, instance_type: &InstanceType, offering: &Offering) -> NodeClaim {
+    let mut claim = claim.clone();
+    let choice = [
+        (labels::INSTANCE_TYPE, Some(instance_type.name())),
+        (labels::ZONE, offering.zone()),
+        (labels::CAPACITY_TYPE, offering.capacity_type()),
+    ];
+    for (key, value) in choice {
+        if let Some(value) = value {
+            claim.spec.requirements.push(NodeSelectorRequirement {
+                key: key.to_owned(),
+                operator: Operator::In,
+                values: vec![value.to_owned()],
+                ..NodeSelectorRequirement::default()
+            });
+        }
+    }
+    claim
+}

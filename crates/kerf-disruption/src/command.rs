@@ -6,6 +6,8 @@ use kerf_api::DisruptionReason;
 use kerf_model::{InstanceType, Node, Pod, Pool, Price, estate::Cost};
 use kerf_scheduler::{Placement, PlannedClaim};
 
+use crate::balanced::Score;
+
 /// One step of disruption, complete: it is carried out as a whole or not at all.
 #[derive(Clone, Debug)]
 pub struct Command {
@@ -19,6 +21,8 @@ pub struct Command {
     pub savings: Price,
     /// What the controls were promised; `None` where they have no say.
     pub promise: Option<Promise>,
+    /// How it looks to the pools that weigh moves, by name.
+    pub scores: Vec<Score>,
 }
 
 /// The ways to choose, in the order in which they are asked.
@@ -129,6 +133,7 @@ impl Command {
             replacements: Vec::new(),
             placements: Vec::new(),
             promise: None,
+            scores: Vec::new(),
         }
     }
 

@@ -10,11 +10,13 @@ use crate::{
     budgets::{self, Allowance},
     candidates,
     command::{Candidate, Command, Method},
+    consolidation::{self, Consolidation},
     drift, emptiness,
     fingerprint::Fingerprint,
     memory::Memory,
+    multi_node,
     settings::Settings,
-    static_capacity,
+    single_node, static_capacity,
 };
 
 /// What a pass found.
@@ -53,15 +55,27 @@ pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
     }
     let allowances = found.allowances.values().flatten();
     let fingerprint = Fingerprint::of(estate, allowances);
+    let mut look = Look { estate, settings, memory, fingerprint, found: &mut found };
+    let mut consolidation = None;
     for method in Method::ALL.into_iter().filter(|method| Some(*method) > skip) {
-        let mut round = Look { estate, settings, memory, fingerprint, found: &mut found };
         match method {
-            Method::Emptiness => emptiness::look(&mut round, &graceful),
-            Method::Drift => drift::look(&mut round),
-            Method::StaticDrift if settings.static_capacity => static_capacity::look(&mut round),
-            Method::StaticDrift | Method::MultiNode | Method::SingleNode => {}
+            Method::Emptiness => emptiness::look(&mut look, &graceful),
+            Method::StaticDrift if settings.static_capacity => static_capacity::look(&mut look),
+            Method::StaticDrift => {}
+            Method::Drift => drift::look(&mut look),
+            Method::MultiNode | Method::SingleNode => {
+                let consolidation = consolidation.get_or_insert_with(|| {
+                    let eligible = consolidation::eligible(&mut look, &graceful);
+                    Consolidation::new(estate, settings, &graceful, eligible)
+                });
+                if method == Method::MultiNode {
+                    multi_node::look(&mut look, consolidation);
+                } else {
+                    single_node::look(&mut look, consolidation);
+                }
+            }
         }
-        if !found.commands.is_empty() {
+        if !look.found.commands.is_empty() {
             break;
         }
     }

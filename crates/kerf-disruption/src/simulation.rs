@@ -1,6 +1,6 @@
 //! Trying a disruption out: where would everybody go?
 
-use kerf_model::estate::Estate;
+use kerf_model::{Price, estate::Estate};
 use kerf_scheduler::{Leaving, Options, Placement, PlannedClaim, Prober, Stop, Stopped};
 
 use crate::{
@@ -37,6 +37,12 @@ impl<'e> Simulation<'e> {
     /// The world without these nodes, however many new ones that takes.
     pub(crate) fn without(&self, candidates: &[&Candidate]) -> Result<Outcome, Blocked> {
         self.probe(candidates, &Stop::default())
+    }
+
+    /// The world without these nodes, with at most one new one that costs less than they do.
+    pub(crate) fn consolidated(&self, candidates: &[&Candidate]) -> Result<Outcome, Blocked> {
+        let price: Price = candidates.iter().map(|candidate| candidate.price).sum();
+        self.probe(candidates, &Stop { max_new_claims: Some(1), price_below: Some(price) })
     }
 
     fn probe(&self, candidates: &[&Candidate], stop: &Stop) -> Result<Outcome, Blocked> {

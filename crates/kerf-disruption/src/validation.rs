@@ -6,8 +6,9 @@ use kerf_scheduler::PlannedClaim;
 use crate::{
     blocked::Blocked,
     budgets::allowances,
-    candidates::{candidate, check_empty, check_underutilized},
+    candidates::{candidate, check_empty},
     command::{Candidate, Command, Method, Replacement},
+    consolidation,
     pass::spend,
     settings::Settings,
     simulation::Simulation,
@@ -81,7 +82,7 @@ fn still_underutilized(
     let mut fresh = Vec::new();
     for old in &command.candidates {
         let new = again(estate, old, command.method)
-            .and_then(|new| check_underutilized(estate, &new).map(|()| new))
+            .and_then(|new| consolidation::check(estate, &new).map(|()| new))
             .map_err(|why| match why {
                 Blocked::Nominated { .. } => failed(Blocked::ValidationBudget),
                 _ => failed(Blocked::ValidationChurn),

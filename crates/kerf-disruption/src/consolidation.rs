@@ -1,0 +1,129 @@
+//! What multi-node and single-node consolidation have in common: whom they may look at, and whether a move is worth it.
+
+use kerf_model::estate::Estate;
+
+use crate::{
+    balanced::Totals,
+    blocked::Blocked,
+    candidates::{by_savings_ratio, check_underutilized},
+    command::{Candidate, Command, Method, Replacement},
+    controls::{self, Stakes},
+    pass::Look,
+    replacement::purchase,
+    settings::Settings,
+    simulation::{Outcome, Simulation},
+    trials::Trials,
+};
+
+/// One estate, as consolidation looks at it.
+#[derive(Debug)]
+pub(crate) struct Consolidation<'e> {
+    estate: &'e Estate,
+    settings: &'e Settings,
+    simulation: Simulation<'e>,
+    totals: Totals,
+    /// The best bargain first.
+    pub(crate) candidates: Vec<Candidate>,
+    trials: Trials,
+}
+
+impl<'e> Consolidation<'e> {
+    /// `graceful` are all nodes that could be taken away if they were quiet and underused, `candidates` those that are.
+    pub(crate) fn new(
+        estate: &'e Estate,
+        settings: &'e Settings,
+        graceful: &[Candidate],
+        mut candidates: Vec<Candidate>,
+    ) -> Self {
+        by_savings_ratio(&mut candidates);
+        Self {
+            estate,
+            settings,
+            simulation: Simulation::of_consolidation(estate, settings),
+            totals: Totals::of(estate, graceful),
+            trials: Trials::new(estate, &candidates),
+            candidates,
+        }
+    }
+
+    /// The move that takes exactly these nodes away.
+    pub(crate) fn consolidate(
+        &self,
+        candidates: &[&Candidate],
+        method: Method,
+    ) -> Result<Command, Blocked> {
+        let outcome = self.simulation.consolidated(candidates)?;
+        self.decide(candidates, outcome, method)
+    }
+
+    /// The move that takes this one away; equal nodes are tried out once for all.
+    pub(crate) fn consolidate_one(&self, at: usize, method: Method) -> Result<Command, Blocked> {
+        let candidate = &self.candidates[at];
+        self.totals.may_pass(candidate, &self.estate.pools)?;
+        let outcome = self.trial(at)?;
+        let command = self.decide(&[candidate], outcome, method)?;
+        if self.trials.example(at) == at {
+            return Ok(command);
+        }
+        self.consolidate(&[candidate], method)
+    }
+
+    /// What happens without this node, told by the first that is equal to it.
+    pub(crate) fn trial(&self, at: usize) -> Result<Outcome, Blocked> {
+        let example = &self.candidates[self.trials.example(at)];
+        let trial = || self.simulation.consolidated(&[example]);
+        self.trials.of(at, trial).map_err(|why| self.trials.told_of(at, &self.candidates, why))
+    }
+
+    fn decide(
+        &self,
+        candidates: &[&Candidate],
+        mut outcome: Outcome,
+        method: Method,
+    ) -> Result<Command, Blocked> {
+        let stakes = Stakes::of(candidates.iter().copied(), &self.estate.pools);
+        let nodes = candidates.iter().map(|candidate| (*candidate).clone()).collect();
+        let mut command =
+            Command { placements: outcome.placements, ..Command::removal(method, nodes) };
+        match outcome.claims.pop() {
+            None => stakes.allow_removal()?,
+            Some(claim) => {
+                let labels = &self.estate.snapshot.labels;
+                let spot_to_spot = self.settings.spot_to_spot;
+                let purchase = purchase(candidates, &stakes, claim, labels, spot_to_spot)?;
+                command.replacements = vec![Replacement::Planned(purchase.claim)];
+                command.savings = purchase.savings;
+                command.promise = Some(purchase.promise);
+            }
+        }
+        let verdict = self.totals.weigh(candidates, command.savings, &self.estate.pools);
+        verdict.result()?;
+        if let Some(promise) = &mut command.promise {
+            promise.at_most = promise.at_most.min(stakes.price() - verdict.required);
+        }
+        command.scores = verdict.scores;
+        Ok(command)
+    }
+}
+
+/// The candidates that consolidation may look at; the others are refused.
+pub(crate) fn eligible(look: &mut Look<'_>, graceful: &[Candidate]) -> Vec<Candidate> {
+    let mut eligible = Vec::new();
+    for candidate in graceful {
+        match check(look.estate, candidate) {
+            Ok(()) => eligible.push(candidate.clone()),
+            Err(Blocked::Empty | Blocked::StaticPool) => {}
+            Err(why) => look.refuse(candidate, Method::SingleNode, why),
+        }
+    }
+    eligible
+}
+
+/// Whether consolidation may look at the candidate.
+pub(crate) fn check(estate: &Estate, candidate: &Candidate) -> Result<(), Blocked> {
+    check_underutilized(estate, candidate)?;
+    let standing = &estate.standings[candidate.index];
+    let rules = &estate.pools[&candidate.pool];
+    controls::grace_period(standing, rules, estate.now)?;
+    controls::utilization(&candidate.node, standing, &rules.controls, estate.now)
+}

@@ -1,0 +1,87 @@
+//! Several nodes less at once, with at most one new one.
+
+use crate::{
+    blocked::Blocked,
+    command::{Command, Method},
+    consolidation::Consolidation,
+    pass::{Look, spend},
+    search::first_found,
+};
+
+const METHOD: Method = Method::MultiNode;
+/// What Karpenter looks at; here, how far the first search goes before it knows that more is possible.
+const FIRST_REACH: usize = 100;
+/// Under this name the memory has the search as a whole.
+const SEARCH: &str = "";
+
+/// The largest set of the best bargains that can go together.
+pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
+    look.found.eligible.insert(METHOD, consolidation.candidates.len());
+    look.memory.begin_pass(METHOD, look.fingerprint, look.estate.now);
+    if look.memory.round(METHOD).is_known(SEARCH) {
+        return;
+    }
+    let mut allowances = look.allowances(METHOD);
+    let affordable: Vec<usize> = (0..consolidation.candidates.len())
+        .filter(|at| spend(&mut allowances, &consolidation.candidates[*at], METHOD).is_ok())
+        .collect();
+    let found = longest(consolidation, &affordable).or_else(|| {
+        let movable = movable(look, consolidation, &affordable);
+        let shorter = movable.len() < affordable.len();
+        shorter.then(|| longest(consolidation, &movable)).flatten()
+    });
+    match found {
+        Some(command) => look.found.commands.push(command),
+        None => look.memory.round(METHOD).looked_at(SEARCH),
+    }
+}
+
+/// Halves the first [`FIRST_REACH`] as Karpenter does, so that nothing is missed that it finds; where all of those can
+/// go, more are tried, twice as many each time.
+fn longest(consolidation: &Consolidation<'_>, places: &[usize]) -> Option<Command> {
+    let nodes: Vec<_> = places.iter().map(|at| &consolidation.candidates[*at]).collect();
+    let attempt = |count: usize| consolidation.consolidate(&nodes[..count], METHOD).ok();
+    let mut reach = nodes.len().min(FIRST_REACH);
+    let mut best = halve(2, reach, attempt);
+    while reach < nodes.len() && best.as_ref().is_some_and(|it| it.candidates.len() == reach) {
+        let further = (reach * 2).min(nodes.len());
+        let more = attempt(further).or_else(|| halve(reach + 1, further - 1, attempt));
+        best = more.or(best);
+        reach = further;
+    }
+    best
+}
+
+/// The last success of a binary search over how many go.
+fn halve(
+    mut least: usize,
+    mut most: usize,
+    attempt: impl Fn(usize) -> Option<Command>,
+) -> Option<Command> {
+    let mut best = None;
+    while least <= most {
+        let count = least.midpoint(most);
+        match attempt(count) {
+            Some(command) => {
+                best = Some(command);
+                least = count + 1;
+            }
+            None => most = count - 1,
+        }
+    }
+    best
+}
+
+/// Those whose pods have a place when they go alone. One that has not stands in the way of every set that it is in.
+fn movable(look: &Look<'_>, consolidation: &Consolidation<'_>, places: &[usize]) -> Vec<usize> {
+    let within_reach = &places[..places.len().min(look.settings.looks_per_pass)];
+    let never = |at: &usize| match consolidation.trial(*at) {
+        Err(Blocked::NoFeasibleSchedule { .. } | Blocked::MultipleReplacements { .. }) => {
+            Err(false)
+        }
+        _ => Err::<(), bool>(true),
+    };
+    let (verdicts, _) = first_found(look.settings.threads, within_reach, never);
+    let moving = within_reach.iter().zip(verdicts).filter(|(_, movable)| *movable);
+    moving.map(|(at, _)| *at).collect()
+}

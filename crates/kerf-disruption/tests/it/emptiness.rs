@@ -1,0 +1,96 @@
+use kerf_api::{ConsolidationPolicy, DurationOrNever};
+use kerf_model::estate::{Cost, Tenant};
+
+use crate::build::pod;
+use crate::estate::{budget, decided, estate, first_pass, place, rules, why};
+
+#[test]
+fn all_empty_nodes_go_in_one_command() {
+    let full = place("full", 4).runs("p", "1");
+    let places = vec![place("a", 1), place("b", 2), full];
+    assert_eq!(decided(&estate(vec![rules("default")], places)), ["Emptiness b a"]);
+}
+
+#[test]
+fn daemons_and_pods_that_nobody_would_miss_leave_a_node_empty() {
+    let daemon = Tenant { eviction_cost: Cost::ONE, ..Tenant::default() };
+    let unloved = Tenant { reschedulable: true, counted: true, ..Tenant::default() };
+    let places = vec![
+        place("a", 1).with_tenant(pod("d").daemon().running().build(), daemon),
+        // A priority of -2^25 makes a pod's cost nothing.
+        place("b", 1).with_tenant(pod("p").running().build(), unloved),
+    ];
+    assert_eq!(decided(&estate(vec![rules("default")], places)), ["Emptiness a b"]);
+}
+
+#[test]
+fn policies_do_not_matter_but_never_does() {
+    use ConsolidationPolicy::{Balanced, WhenEmpty, WhenEmptyOrUnderutilized};
+    for policy in [WhenEmpty, WhenEmptyOrUnderutilized, Balanced] {
+        let mut rules = rules("default");
+        rules.policy = policy;
+        let estate = estate(vec![rules], vec![place("a", 1)]);
+        assert_eq!(decided(&estate), ["Emptiness a"], "{policy:?}");
+    }
+    let mut rules = rules("default");
+    rules.consolidate_after = DurationOrNever::Never;
+    let pass = first_pass(&estate(vec![rules], vec![place("a", 1)]));
+    assert!(pass.commands.is_empty());
+    assert!(
+        why(&pass, "a").contains(&"NodePool \"default\" has consolidation disabled".to_owned())
+    );
+}
+
+#[test]
+fn nodes_that_are_not_consolidatable_stay() {
+    let places = vec![place("a", 1).set(|_, standing| standing.consolidatable = false)];
+    let pass = first_pass(&estate(vec![rules("default")], places));
+    assert!(pass.commands.is_empty());
+    assert!(why(&pass, "a")[0].contains("not Consolidatable"));
+}
+
+#[test]
+fn static_pools_keep_their_empty_nodes() {
+    let mut rules = rules("default");
+    rules.replicas = Some(1);
+    assert!(decided(&estate(vec![rules], vec![place("a", 1)])).is_empty());
+}
+
+#[test]
+fn budgets_count_per_pool() {
+    let cases = [("3", "3", 6), ("100%", "0", 4), ("0", "0%", 0), ("10%", "2", 3)];
+    for (first, second, taken) in cases {
+        let (mut a, mut b) = (rules("a"), rules("b"));
+        a.budgets = vec![budget(first)];
+        b.budgets = vec![budget(second)];
+        let places = (0..4).flat_map(|number| {
+            ["a", "b"].map(|pool| place(&format!("{pool}{number}"), 1).pool(pool))
+        });
+        let pass = first_pass(&estate(vec![a, b], places.collect()));
+        let nodes: usize = pass.commands.iter().map(|command| command.candidates.len()).sum();
+        assert_eq!(nodes, taken, "{first} {second}");
+        let refused = pass.refused.iter().filter(|one| one.why.name() == "budget").count();
+        assert_eq!(refused, 8 - taken, "{first} {second}");
+    }
+}
+
+#[test]
+fn nodes_on_their_way_out_and_not_ready_ones_use_the_budget_up() {
+    let mut rules = rules("default");
+    rules.budgets = vec![budget("2")];
+    let places = vec![
+        place("a", 1),
+        place("b", 1),
+        place("gone", 1).set(|_, standing| standing.instance_terminating = true),
+        place("leaving", 1).set(|node, _| node.deleting = true),
+        place("starting", 1).set(|node, _| node.initialized = false),
+        place("foreign", 1).set(|node, standing| {
+            node.claim = None;
+            standing.ready = false;
+        }),
+    ];
+    assert_eq!(decided(&estate(vec![rules.clone()], places.clone())), ["Emptiness a"]);
+    let mut places = places;
+    places[1].standing.ready = false;
+    assert!(decided(&estate(vec![rules], places)).is_empty());
+}

@@ -30,7 +30,7 @@ fn every_check_has_its_message() {
     block(node().set(|node, _| node.deleting = true), "node is deleting or marked for deletion");
     block(
         node().set(|_, standing| {
-            standing.nominated_until = Some("2026-03-04T12:00:01Z".parse().unwrap())
+            standing.nominated_until = Some("2026-03-04T12:00:01Z".parse().unwrap());
         }),
         "node is nominated for a pending pod (until=2026-03-04T12:00:01Z)",
     );

@@ -54,7 +54,7 @@ fn three_nodes_become_one() {
     assert_eq!(commands, ["MultiNode a b c -> fake-it-6"]);
 
     let places: Vec<_> = ["a", "b", "c"]
-        .map(|name| place(name, 8).runs(&format!("p-{name}"), "3").with(lonely(name)))
+        .map(|name| place(name, 8).runs(&format!("p-{name}"), "3").with(&lonely(name)))
         .into();
     // Pods that keep apart need as many nodes, but a small one will do.
     let commands = decided(&estate(vec![rules("default")], places));
@@ -85,7 +85,7 @@ fn merging_into_the_type_that_goes_is_no_gain() {
 fn one_bad_candidate_does_not_keep_the_others_from_merging() {
     // The stuck node is the best bargain, so that every prefix of the list has it.
     let stuck =
-        place("stuck", 16).with(pod("p").requests("cpu=1").selector("no=where").running().build());
+        place("stuck", 16).with(&pod("p").requests("cpu=1").selector("no=where").running().build());
     let places = vec![
         stuck,
         place("a", 4).runs("pa", "1").runs("qa", "500m"),
@@ -183,9 +183,9 @@ fn zonal_spread_is_kept() {
         pod(name).labels("app=x").requests("cpu=1").spread(ZONE, 1, "app=x").running().build()
     };
     let places = vec![
-        place("a", 4).with(app("p1")),
-        place("b", 4).with(app("p2")).label(ZONE, ZONES[1]),
-        place("c", 4).with(app("p3")).label(ZONE, ZONES[2]),
+        place("a", 4).with(&app("p1")),
+        place("b", 4).with(&app("p2")).label(ZONE, ZONES[1]),
+        place("c", 4).with(&app("p3")).label(ZONE, ZONES[2]),
     ];
     // No node can go without leaving its zone empty, but each can be replaced within it.
     let commands = decided(&estate(vec![rules("default")], places));
@@ -217,7 +217,7 @@ fn spot_needs_the_gate_and_fifteen_cheaper_types() {
 #[test]
 fn pools_take_turns_when_looks_are_few() {
     let stuck = |name: &str| {
-        place(name, 16).with(pod(name).requests("cpu=1").selector("no=where").running().build())
+        place(name, 16).with(&pod(name).requests("cpu=1").selector("no=where").running().build())
     };
     let mut places: Vec<_> = (0..10).map(|number| stuck(&format!("big-{number}"))).collect();
     places.push(place("small", 2).runs("p", "100m").pool("other"));
@@ -290,7 +290,7 @@ fn commands_are_looked_at_again() {
     check(vec![], pool(), churn);
     let budget_error = Err("validation_budget");
     let soon = |place: &mut Place| {
-        place.standing.nominated_until = Some("2027-01-01T00:00:00Z".parse().unwrap())
+        place.standing.nominated_until = Some("2027-01-01T00:00:00Z".parse().unwrap());
     };
     check(changed(soon), pool(), budget_error);
     let mut closed = pool();

@@ -16,9 +16,9 @@ fn daemons_and_pods_that_nobody_would_miss_leave_a_node_empty() {
     let daemon = Tenant { eviction_cost: Cost::ONE, ..Tenant::default() };
     let unloved = Tenant { reschedulable: true, counted: true, ..Tenant::default() };
     let places = vec![
-        place("a", 1).with_tenant(pod("d").daemon().running().build(), daemon),
+        place("a", 1).with_tenant(&pod("d").daemon().running().build(), daemon),
         // A priority of -2^25 makes a pod's cost nothing.
-        place("b", 1).with_tenant(pod("p").running().build(), unloved),
+        place("b", 1).with_tenant(&pod("p").running().build(), unloved),
     ];
     assert_eq!(decided(&estate(vec![rules("default")], places)), ["Emptiness a b"]);
 }

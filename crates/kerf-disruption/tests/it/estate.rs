@@ -107,10 +107,10 @@ impl Place {
 
     /// Runs a pod that takes so many cores.
     pub(crate) fn runs(self, name: &str, cpu: &str) -> Self {
-        self.with(pod(name).requests(&format!("cpu={cpu}")).running().build())
+        self.with(&pod(name).requests(&format!("cpu={cpu}")).running().build())
     }
 
-    pub(crate) fn with(self, pod: Arc<Pod>) -> Self {
+    pub(crate) fn with(self, pod: &Pod) -> Self {
         let tenant = Tenant {
             reschedulable: true,
             counted: true,
@@ -120,8 +120,8 @@ impl Place {
         self.with_tenant(pod, tenant)
     }
 
-    pub(crate) fn with_tenant(mut self, pod: Arc<Pod>, tenant: Tenant) -> Self {
-        let bound = Pod { node_name: Some(self.node.name.clone()), ..Pod::clone(&pod) };
+    pub(crate) fn with_tenant(mut self, pod: &Pod, tenant: Tenant) -> Self {
+        let bound = Pod { node_name: Some(self.node.name.clone()), ..pod.clone() };
         self.node.pods.push(Arc::new(bound));
         self.standing.tenants.push(tenant);
         self
@@ -147,6 +147,7 @@ pub(crate) fn estate(pools: Vec<Rules>, places: Vec<Place>) -> Estate {
     Estate {
         snapshot: with_nodes(cluster(to_launch, Vec::new()), nodes),
         standings,
+        static_pools: std::collections::BTreeMap::new(),
         pools: pools.into_iter().map(|rules| (rules.pool.name.clone(), rules)).collect(),
         now: now(),
     }

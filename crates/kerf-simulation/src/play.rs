@@ -207,8 +207,7 @@ impl Play {
                 for object in objects::of_workload(workload, replicas) {
                     apply(&self.testbed.client(), &object, self.ledger.policy()).await?;
                 }
-                if workload.replicas.is_some() || workload.daily.is_some() {
-                    let told = format!("{} has {replicas} replicas", workload.name);
+                if let Some(told) = workload.announcement(at) {
                     self.ledger.tell_of_change(now, told);
                 }
             }

@@ -174,6 +174,11 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
+    /// What `kerf demo` plays.
+    pub fn demo() -> Result<Self, ScenarioError> {
+        Self::from_yaml(include_str!("demo.yaml"), "the demo")
+    }
+
     pub fn from_file(path: &Path) -> Result<Self, ScenarioError> {
         let shown = path.display().to_string();
         let text = fs::read_to_string(path)

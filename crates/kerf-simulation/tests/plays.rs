@@ -24,12 +24,12 @@ workloads:
 ";
 
 fn policy(name: &str) -> Policy {
-    Policy::named(&[name.to_owned()], &[]).unwrap().remove(0)
+    Policy::named(&[name.to_owned()], &[]).expect("it is built in").remove(0)
 }
 
 fn play(yaml: &str, policy_name: &str) -> Recording {
-    let scenario = Scenario::from_yaml(yaml, "test").unwrap();
-    run(&scenario, &policy(policy_name), || {}).unwrap()
+    let scenario = Scenario::from_yaml(yaml, "test").expect("the scenario can be read");
+    run(&scenario, &policy(policy_name), || {}).expect("the scenario can be played")
 }
 
 #[test]

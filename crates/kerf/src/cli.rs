@@ -7,12 +7,14 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+mod demo;
 mod flags;
 mod options;
 mod plan;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use demo::DemoOptions;
 use flags::{Flag, Kind};
 pub(crate) use options::{InvalidValue, Options};
 pub(crate) use plan::{Format, PlanOptions, SnapshotOptions};
@@ -22,6 +24,7 @@ pub(crate) enum Command {
     Run(Box<Options>),
     Plan(Box<PlanOptions>),
     Snapshot(SnapshotOptions),
+    Demo(DemoOptions),
     Crds,
 }
 
@@ -59,6 +62,7 @@ pub(crate) fn parse(
         Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
         Some(("plan", flags)) => Ok(Command::Plan(Box::new(PlanOptions::read(flags, variable)?))),
         Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
+        Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         _ => Ok(Command::Crds),
     }
 }
@@ -95,6 +99,7 @@ fn command() -> clap::Command {
         .max_term_width(110)
         .after_help(
             "Examples:\n  \
+             kerf demo                          watch it work, without a cluster\n  \
              kerf crds | kubectl apply -f -     install the custom resources\n  \
              kerf run --help                    what the operator can be told\n  \
              kerf run                           run it against the cluster of KUBECONFIG\n  \
@@ -103,6 +108,7 @@ fn command() -> clap::Command {
         .subcommand(run_command())
         .subcommand(plan::plan_command())
         .subcommand(plan::snapshot_command())
+        .subcommand(demo::command())
         .subcommand(
             clap::Command::new("crds")
                 .about("Print the CustomResourceDefinitions as YAML")

@@ -2,6 +2,7 @@
 
 mod cli;
 mod crds;
+mod demo;
 mod plan;
 mod run;
 mod snapshot;
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         Ok(Command::Run(options)) => run::run(&options),
         Ok(Command::Plan(options)) => plan::plan(&options),
         Ok(Command::Snapshot(options)) => snapshot::snapshot(&options),
+        Ok(Command::Demo(options)) => demo::demo(&options),
         Ok(Command::Crds) => crds::print(),
         Err(refused) => refused.report(),
     }

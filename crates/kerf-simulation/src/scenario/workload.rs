@@ -150,6 +150,22 @@ impl Workload {
         Ok(())
     }
 
+    /// What to tell of what happens to it at this time. Curves and the single steps of a ramp are not worth it.
+    pub(crate) fn announcement(&self, at: Duration) -> Option<String> {
+        let Self { name, replicas, steps, .. } = self;
+        let Some(step) = steps.iter().rposition(|step| step.at.as_duration() == at) else {
+            let first = replicas.filter(|_| at.is_zero())?;
+            return Some(format!("{name} starts with {first} replicas"));
+        };
+        let before = match step.checked_sub(1) {
+            Some(last) => steps[last].replicas,
+            None => replicas.unwrap_or_default(),
+        };
+        let ReplicaStep { replicas: after, over, .. } = &steps[step];
+        let over = over.as_ref().map(|over| format!(" within {over}")).unwrap_or_default();
+        Some(format!("{name} goes from {before} to {after} replicas{over}"))
+    }
+
     /// How many replicas there are at the start, and what changes until `end`; nothing for those that have no replicas.
     /// `midnight` is how long before the start the day began.
     pub(crate) fn replicas_over(
@@ -256,6 +272,15 @@ mod tests {
             [(0, 3)],
             "what lies behind the end does not happen"
         );
+    }
+
+    #[test]
+    fn steps_are_announced_once() {
+        let workload = workload("replicas: 4\nsteps: [{at: 10m, replicas: 1, over: 1m}]");
+        let told = |seconds| workload.announcement(Duration::from_secs(seconds));
+        assert_eq!(told(0).as_deref(), Some("w starts with 4 replicas"));
+        assert_eq!(told(600).as_deref(), Some("w goes from 4 to 1 replicas within 1m"));
+        assert_eq!(told(620), None);
     }
 
     #[test]

@@ -1,0 +1,106 @@
+//! The command line of `kerf demo`.
+
+use clap::{Arg, ArgMatches, builder::PossibleValuesParser, value_parser};
+use kerf_api::GoDuration;
+
+use super::Refused;
+
+/// What `kerf demo` was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct DemoOptions {
+    /// How much faster than real time; `None` is the default for people, and as fast as possible for programs.
+    pub(crate) speed: Option<u32>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) length: Option<GoDuration>,
+    pub(crate) policy: String,
+    /// The port to serve the cluster on; 0 is any.
+    pub(crate) serve: Option<u16>,
+    pub(crate) json: bool,
+}
+
+pub(super) fn command() -> clap::Command {
+    clap::Command::new("demo")
+        .about("Watch the operator at work on a cluster in this process")
+        .long_about(
+            "Watch the operator at work: a whole cluster in this process, with workloads that grow, shrink and \
+             drift, in fast motion. Nothing has to be installed and nothing outside of this process is touched.\n\n\
+             In a terminal the nodes, their fill, what they cost and what is decided are shown as they change; \
+             otherwise decisions are printed as lines, and time passes as fast as it can. Ctrl-C ends it early, with \
+             the summary.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             kerf demo\n      two hours in less than a minute\n  \
+             kerf demo --policy=parity\n      the same with consolidation as Karpenter has it\n  \
+             kerf demo --serve\n      and then leave the cluster up for kubectl, in real time\n  \
+             kerf demo -o json\n      only the summary",
+        )
+        .args_override_self(true)
+        .arg(
+            Arg::new("speed")
+                .long("speed")
+                .value_name("FACTOR")
+                .value_parser(value_parser!(u32).range(1..=100_000))
+                .help("How much faster than real time [default: 160 in a terminal, else as fast as possible]"),
+        )
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("NUMBER")
+                .value_parser(value_parser!(u64))
+                .help("Where chance comes from; the same seed gives the same run [default: 7]"),
+        )
+        .arg(
+            Arg::new("length")
+                .long("length")
+                .value_name("DURATION")
+                .help("How long the cluster lives; the story is over after 2h [default: 2h]"),
+        )
+        .arg(
+            Arg::new("policy")
+                .long("policy")
+                .value_name("NAME")
+                .default_value(kerf_simulation::DEFAULTS)
+                .help("A policy of kerf simulate, such as parity, balanced or all-controls"),
+        )
+        .arg(
+            Arg::new("serve")
+                .long("serve")
+                .value_name("PORT")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("0")
+                .value_parser(value_parser!(u16))
+                .help("Serve the cluster on loopback for kubectl, and keep it up in real time after the story"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORMAT")
+                .default_value("table")
+                .value_parser(PossibleValuesParser::new(["table", "json"]))
+                .help("How to print the summary; with json nothing else is printed"),
+        )
+}
+
+impl DemoOptions {
+    pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refused> {
+        let length = matches.get_one::<String>("length").map(|text| {
+            let length = text.parse::<GoDuration>().ok();
+            length.filter(|length| !length.as_duration().is_zero()).ok_or_else(|| {
+                Refused::Usage(format!(
+                    "invalid value {text:?} for --length: expected a duration such as 2h or 90m"
+                ))
+            })
+        });
+        Ok(Self {
+            speed: matches.get_one("speed").copied(),
+            seed: matches.get_one("seed").copied(),
+            length: length.transpose()?,
+            policy: matches.get_one::<String>("policy").cloned().unwrap_or_default(),
+            serve: matches.get_one("serve").copied(),
+            json: matches.get_one::<String>("output").is_some_and(|format| format == "json"),
+        })
+    }
+}

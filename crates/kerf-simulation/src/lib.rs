@@ -5,6 +5,7 @@
 //! measures; a [`Summary`] is what it all comes to, and [`compare`] runs the same scenario under several [`Policy`]s.
 
 mod compare;
+mod html;
 mod ledger;
 mod market;
 mod objects;
@@ -14,6 +15,7 @@ mod report;
 mod scenario;
 
 pub use compare::{Comparison, Recording, compare, run};
+pub use html::html;
 pub use ledger::{Decision, DecisionKind, Ledger, Node, State, Totals, dollars};
 pub use market::MarketError;
 pub use play::{Play, PlayError};

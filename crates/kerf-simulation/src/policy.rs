@@ -1,6 +1,6 @@
 //! Policies: ways to run the operator that are compared with each other.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, fs, path::Path, str::FromStr};
 
 use kerf_api::GoDuration;
 use kerf_controllers::{
@@ -10,6 +10,8 @@ use kerf_controllers::{
 use kerf_model::MinValuesPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::scenario::{self, ScenarioError};
 
 /// A named set of operator settings and of disruption fields that every pool gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -142,6 +144,20 @@ impl Policy {
                 plain,
             ),
         ]
+    }
+
+    /// Policies that a file lists under `policies`.
+    pub fn from_file(path: &Path) -> Result<Vec<Self>, ScenarioError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Listed {
+            policies: Vec<Policy>,
+        }
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Read { path: shown.clone(), source })?;
+        let Listed { policies } = scenario::read_yaml(&text, &shown)?;
+        Ok(policies)
     }
 
     /// The policies of these names, from the given ones or else the built-in ones; `all` are the built-in ones.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{ledger::Ledger, play::Play};
 
 /// The figures of one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     pub name: String,
     /// Dollars, as are all amounts of money here.

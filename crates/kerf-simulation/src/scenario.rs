@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::GoDuration;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::policy::Policy;
@@ -195,18 +195,7 @@ impl Scenario {
 
     /// `path` is how errors call the text.
     pub fn from_yaml(text: &str, path: &str) -> Result<Self, ScenarioError> {
-        let options = serde_saphyr::options! { with_snippet: false };
-        let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-            ScenarioError::Syntax { path: path.to_owned(), problem: error.to_string() }
-        })?;
-        let scenario: Self = serde_path_to_error::deserialize(value).map_err(|error| {
-            let field = match error.path().to_string() {
-                top if top == "." => "the top level".to_owned(),
-                field => field,
-            };
-            let problem = error.into_inner().to_string();
-            ScenarioError::Shape { path: path.to_owned(), field, problem }
-        })?;
+        let scenario: Self = read_yaml(text, path)?;
         scenario.check().map_err(|Wrong { field, problem }| ScenarioError::Wrong {
             path: path.to_owned(),
             field,
@@ -238,6 +227,22 @@ impl Scenario {
         }
         Ok(())
     }
+}
+
+/// Reads YAML whose errors name the field.
+pub(crate) fn read_yaml<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ScenarioError> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        ScenarioError::Syntax { path: path.to_owned(), problem: error.to_string() }
+    })?;
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = match error.path().to_string() {
+            top if top == "." => "the top level".to_owned(),
+            field => field,
+        };
+        let problem = error.into_inner().to_string();
+        ScenarioError::Shape { path: path.to_owned(), field, problem }
+    })
 }
 
 impl PriceMovement {

@@ -6,11 +6,13 @@ use clap::{
     Arg, ArgMatches,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use kerf_api::GoDuration;
 
 mod demo;
 mod flags;
 mod options;
 mod plan;
+mod simulate;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ pub(crate) use demo::DemoOptions;
 use flags::{Flag, Kind};
 pub(crate) use options::{InvalidValue, Options};
 pub(crate) use plan::{Format, PlanOptions, SnapshotOptions};
+pub(crate) use simulate::SimulateOptions;
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -25,6 +28,7 @@ pub(crate) enum Command {
     Plan(Box<PlanOptions>),
     Snapshot(SnapshotOptions),
     Demo(DemoOptions),
+    Simulate(Box<SimulateOptions>),
     Crds,
 }
 
@@ -62,6 +66,7 @@ pub(crate) fn parse(
         Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
         Some(("plan", flags)) => Ok(Command::Plan(Box::new(PlanOptions::read(flags, variable)?))),
         Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
+        Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         _ => Ok(Command::Crds),
     }
@@ -103,11 +108,13 @@ fn command() -> clap::Command {
              kerf crds | kubectl apply -f -     install the custom resources\n  \
              kerf run --help                    what the operator can be told\n  \
              kerf run                           run it against the cluster of KUBECONFIG\n  \
-             kerf plan -f my.yaml               what it would launch, without running it",
+             kerf plan -f my.yaml               what it would launch, without running it\n  \
+             kerf simulate scenario.yaml        what a policy would cost and spare",
         )
         .subcommand(run_command())
         .subcommand(plan::plan_command())
         .subcommand(plan::snapshot_command())
+        .subcommand(simulate::command())
         .subcommand(demo::command())
         .subcommand(
             clap::Command::new("crds")
@@ -217,4 +224,15 @@ impl Refused {
 fn given<'a>(matches: &'a ArgMatches, flag: &Flag) -> Option<&'a str> {
     let given = matches.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine);
     given.then(|| matches.get_one::<String>(flag.name).map(String::as_str)).flatten()
+}
+
+/// The value of `--length`, where a command has it.
+fn length(matches: &ArgMatches) -> Result<Option<GoDuration>, Refused> {
+    let Some(text) = matches.get_one::<String>("length") else { return Ok(None) };
+    let length = text.parse().ok().filter(|length: &GoDuration| !length.as_duration().is_zero());
+    let length = length.ok_or_else(|| {
+        let expected = "expected a duration such as 2h or 90m";
+        Refused::Usage(format!("invalid value {text:?} for --length: {expected}"))
+    })?;
+    Ok(Some(length))
 }

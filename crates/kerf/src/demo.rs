@@ -24,7 +24,7 @@ const SPEED: u32 = 160;
 /// Pictures per second are enough at ten.
 const FRAME: Duration = Duration::from_millis(100);
 /// How much time passes between two looks when nobody waits for them.
-const STRIDE: Duration = Duration::from_secs(60);
+const STRIDE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
 enum DemoError {

@@ -1,10 +1,12 @@
 //! Kerf, a node autoscaler for Kubernetes.
 
 mod cli;
+mod columns;
 mod crds;
 mod demo;
 mod plan;
 mod run;
+mod simulate;
 mod snapshot;
 
 use std::{env, process::ExitCode};
@@ -17,6 +19,7 @@ fn main() -> ExitCode {
         Ok(Command::Plan(options)) => plan::plan(&options),
         Ok(Command::Snapshot(options)) => snapshot::snapshot(&options),
         Ok(Command::Demo(options)) => demo::demo(&options),
+        Ok(Command::Simulate(options)) => simulate::simulate(&options),
         Ok(Command::Crds) => crds::print(),
         Err(refused) => refused.report(),
     }

@@ -86,18 +86,10 @@ pub(super) fn command() -> clap::Command {
 
 impl DemoOptions {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refused> {
-        let length = matches.get_one::<String>("length").map(|text| {
-            let length = text.parse::<GoDuration>().ok();
-            length.filter(|length| !length.as_duration().is_zero()).ok_or_else(|| {
-                Refused::Usage(format!(
-                    "invalid value {text:?} for --length: expected a duration such as 2h or 90m"
-                ))
-            })
-        });
         Ok(Self {
             speed: matches.get_one("speed").copied(),
             seed: matches.get_one("seed").copied(),
-            length: length.transpose()?,
+            length: super::length(matches)?,
             policy: matches.get_one::<String>("policy").cloned().unwrap_or_default(),
             serve: matches.get_one("serve").copied(),
             json: matches.get_one::<String>("output").is_some_and(|format| format == "json"),

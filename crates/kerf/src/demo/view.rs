@@ -12,7 +12,7 @@ use super::lines;
 
 /// The alternate screen of the terminal, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Screen(());
+pub(super) struct Screen(io::Stdout);
 
 /// What does not change from picture to picture.
 #[derive(Debug)]
@@ -37,8 +37,9 @@ const PLAIN: &str = "\x1b[0m";
 
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
-        io::stdout().write_all(ENTER.as_bytes())?;
-        Ok(Self(()))
+        let mut stdout = io::stdout();
+        stdout.write_all(ENTER.as_bytes())?;
+        Ok(Self(stdout))
     }
 
     pub(super) fn draw(&mut self, play: &Play, setting: &Setting) -> io::Result<()> {
@@ -50,17 +51,16 @@ impl Screen {
             picture.push_str("\r\n");
         }
         picture.push_str(CLEAR_BELOW);
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(picture.as_bytes())?;
-        stdout.flush()
+        self.0.write_all(picture.as_bytes())?;
+        self.0.flush()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that is gone needs no tidying up.
-        let _ = io::stdout().write_all(LEAVE.as_bytes());
-        let _ = io::stdout().flush();
+        let _ = self.0.write_all(LEAVE.as_bytes());
+        let _ = self.0.flush();
     }
 }
 
@@ -149,7 +149,7 @@ fn bar(fill: f64) -> String {
         clippy::cast_sign_loss,
         reason = "clamped to the width of the bar"
     )]
-    let full = (fill * WIDTH as f64).round().clamp(0.0, WIDTH as f64) as usize;
+    let filled = (fill * WIDTH as f64).round().clamp(0.0, WIDTH as f64) as usize;
     let colour = if fill > 0.75 {
         GREEN
     } else if fill > 0.4 {
@@ -158,10 +158,10 @@ fn bar(fill: f64) -> String {
         RED
     };
     let mut text = String::from(colour);
-    text.extend(std::iter::repeat_n('█', full));
+    text.extend(std::iter::repeat_n('█', filled));
     text.push_str(PLAIN);
     text.push_str(DIM);
-    text.extend(std::iter::repeat_n('·', WIDTH - full));
+    text.extend(std::iter::repeat_n('·', WIDTH - filled));
     let _ = write!(text, "{PLAIN} {:>3.0}%", fill * 100.0);
     text
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use crate::columns::section;
+
 use super::report::{Claim, Placement, Refused, Report, Unschedulable};
 
 /// Names shown of a group of pods.
@@ -125,23 +127,4 @@ fn shortened(names: &[String]) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
-}
-
-/// A title and a table under it, its columns as wide as they need to be.
-fn section<const N: usize>(
-    title: &str,
-    header: &[&str; N],
-    rows: impl Iterator<Item = [String; N]>,
-) -> String {
-    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
-    let widths: [usize; N] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    });
-    let mut text = format!("{title}\n");
-    for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("   ");
-        let _ = writeln!(text, "  {}", line.trim_end());
-    }
-    text
 }

@@ -1,0 +1,139 @@
+//! The command line of `kerf simulate`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_parser};
+use kerf_api::GoDuration;
+
+use super::{Format, Refused};
+
+/// What `kerf simulate` was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SimulateOptions {
+    pub(crate) scenario: PathBuf,
+    /// The policy to run, and the one that sweeps start from.
+    pub(crate) policy: String,
+    /// Names of policies, or files with some.
+    pub(crate) compare: Vec<String>,
+    pub(crate) sweeps: Vec<String>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) length: Option<GoDuration>,
+    pub(crate) instance_types_file: Option<PathBuf>,
+    pub(crate) format: Format,
+    pub(crate) html: Option<PathBuf>,
+}
+
+pub(super) fn command() -> clap::Command {
+    clap::Command::new("simulate")
+        .about("Compare policies on a scenario, or on a snapshot of your cluster, before you set them")
+        .long_about(
+            "Run the operator on a simulated cluster under one or several policies, and report what each of them costs \
+             and spares: money, evictions, nodes launched in vain, time that pods waited.\n\n\
+             The operator is the one of kerf run. The cluster is in this process and its time is virtual: a day takes \
+             seconds. The same scenario and seed give the same report.\n\n\
+             The input is a scenario (YAML; docs/simulate.md has the format, examples/simulate has some) or a snapshot \
+             of a real cluster (kerf snapshot), whose pods become workloads.\n\n\
+             Policies: when-empty, parity, balanced, utilization-threshold, price-improvement-factor, \
+             savings-threshold, grace-period, kerf-defaults, all-controls, and those of the scenario.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             kerf simulate examples/simulate/off-peak-cascade.yaml --compare=all\n      \
+             every policy on the cascade of aws#7146\n  \
+             kerf simulate scenario.yaml --compare=parity,kerf-defaults --html=report.html\n      \
+             two of them, with plots\n  \
+             kerf simulate scenario.yaml --sweep=consolidationSavingsThreshold=0,0.005,0.01,0.02\n      \
+             one control at several values\n  \
+             kerf snapshot > cluster.json && kerf simulate cluster.json --compare=all\n      \
+             your cluster",
+        )
+        .args_override_self(true)
+        .arg(
+            Arg::new("scenario")
+                .value_name("SCENARIO")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("A scenario file, or a snapshot of a cluster"),
+        )
+        .arg(
+            Arg::new("policy")
+                .long("policy")
+                .value_name("NAME")
+                .default_value(kerf_simulation::DEFAULTS)
+                .help("The policy to run; with --sweep the one to start from"),
+        )
+        .arg(
+            Arg::new("compare")
+                .long("compare")
+                .value_name("NAMES")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .help("Policies to compare: names, all, or files that list some (policies: [...]). May be repeated"),
+        )
+        .arg(
+            Arg::new("sweep")
+                .long("sweep")
+                .value_name("FIELD=V1,V2,...")
+                .action(ArgAction::Append)
+                .help("Run the policy with each of these values of a NodePool's disruption field or of a flag. May be repeated"),
+        )
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("NUMBER")
+                .value_parser(value_parser!(u64))
+                .help("Where chance comes from [default: the scenario's]"),
+        )
+        .arg(
+            Arg::new("length")
+                .long("length")
+                .value_name("DURATION")
+                .help("How long the cluster lives, such as 72h [default: the scenario's]"),
+        )
+        .arg(
+            Arg::new("instance-types-file-path")
+                .long("instance-types-file-path")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .help("Instance types and their prices [default: the scenario's, else KWOK's]"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FORMAT")
+                .default_value("table")
+                .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
+                .help("How to print the report"),
+        )
+        .arg(
+            Arg::new("html")
+                .long("html")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write a report with plots here as well; it needs nothing but a browser"),
+        )
+}
+
+impl SimulateOptions {
+    pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refused> {
+        let texts = |name: &str| -> Vec<String> {
+            matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
+        };
+        Ok(Self {
+            scenario: matches.get_one::<PathBuf>("scenario").cloned().unwrap_or_default(),
+            policy: matches.get_one::<String>("policy").cloned().unwrap_or_default(),
+            compare: texts("compare"),
+            sweeps: texts("sweep"),
+            seed: matches.get_one("seed").copied(),
+            length: super::length(matches)?,
+            instance_types_file: matches.get_one::<PathBuf>("instance-types-file-path").cloned(),
+            format: match matches.get_one::<String>("output").map(String::as_str) {
+                Some("json") => Format::Json,
+                Some("yaml") => Format::Yaml,
+                _ => Format::Table,
+            },
+            html: matches.get_one::<PathBuf>("html").cloned(),
+        })
+    }
+}

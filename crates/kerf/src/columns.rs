@@ -1,0 +1,22 @@
+//! Tables for people.
+
+use std::fmt::Write;
+
+/// A title and a table under it, its columns as wide as they need to be.
+pub(crate) fn section<const N: usize>(
+    title: &str,
+    header: &[&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+    });
+    let mut text = format!("{title}\n");
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("   ");
+        let _ = writeln!(text, "  {}", line.trim_end());
+    }
+    text
+}

@@ -93,7 +93,7 @@ fn value(budget: &Budget, nodes: u32, now: Timestamp) -> Result<u32, BudgetError
 }
 
 /// A budget holds from a hit of its schedule on and is over when its duration has passed.
-fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, BudgetError> {
+pub fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, BudgetError> {
     let (schedule, duration) = match (&budget.schedule, &budget.duration) {
         (None, None) => return Ok(true),
         (Some(schedule), Some(duration)) => (schedule, duration.as_duration()),

@@ -12,7 +12,7 @@ use kerf_model::{
 use crate::{
     blocked::Blocked,
     command::{Candidate, Method},
-    costs,
+    controls, costs,
 };
 
 /// The node as a candidate of the method, or the first check that it fails.
@@ -23,31 +23,54 @@ pub fn candidate(estate: &Estate, index: usize, method: Method) -> Result<Candid
     Ok(describe(estate, index, rules))
 }
 
-/// What is asked of every node, whatever the method.
-pub(crate) fn check_node(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
-    let (node, standing) = (&estate.snapshot.nodes[index], &estate.standings[index]);
-    if standing.in_queue {
-        return Err(Blocked::InQueue);
-    }
-    if node.claim.is_none() {
-        return Err(Blocked::NotManaged);
-    }
-    if !node.exists {
-        return Err(Blocked::NoNode);
-    }
-    if !node.initialized {
-        return Err(Blocked::NotInitialized);
-    }
-    if node.deleting {
-        return Err(Blocked::Leaving);
-    }
-    if let Some(until) = standing.nominated_until.filter(|until| *until > estate.now) {
-        return Err(Blocked::Nominated { until });
-    }
-    if standing.do_not_disrupt {
-        return Err(Blocked::NodeDoNotDisrupt);
-    }
-    let pool = node.pool.as_ref().ok_or(Blocked::NoPoolLabel)?;
+pub(crate) type NodeCheck = fn(&Estate, usize) -> Result<(), Blocked>;
+
+/// What is asked of every node, whatever the method, and how it is called where it is explained.
+pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 9] = [
+    ("no command is under way for it", |estate, index| {
+        require(!estate.standings[index].in_queue, || Blocked::InQueue)
+    }),
+    ("it has a NodeClaim", |estate, index| {
+        require(estate.snapshot.nodes[index].claim.is_some(), || Blocked::NotManaged)
+    }),
+    ("it has a Node", |estate, index| {
+        require(estate.snapshot.nodes[index].exists, || Blocked::NoNode)
+    }),
+    ("it is initialized", |estate, index| {
+        require(estate.snapshot.nodes[index].initialized, || Blocked::NotInitialized)
+    }),
+    ("it is not on its way out", |estate, index| {
+        require(!estate.snapshot.nodes[index].deleting, || Blocked::Leaving)
+    }),
+    ("no pod is about to come", |estate, index| {
+        let nominated = estate.standings[index].nominated_until;
+        match nominated.filter(|until| *until > estate.now) {
+            Some(until) => Err(Blocked::Nominated { until }),
+            None => Ok(()),
+        }
+    }),
+    ("it does not ask to be left alone", |estate, index| {
+        require(!estate.standings[index].do_not_disrupt, || Blocked::NodeDoNotDisrupt)
+    }),
+    ("it names its NodePool", |estate, index| {
+        require(estate.snapshot.nodes[index].pool.is_some(), || Blocked::NoPoolLabel)
+    }),
+    ("its NodePool and instance types are known", |estate, index| {
+        rules_of(estate, index).map(|_| ())
+    }),
+];
+
+fn require(holds: bool, otherwise: impl FnOnce() -> Blocked) -> Result<(), Blocked> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn check_node(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
+    NODE_CHECKS.iter().try_for_each(|(_, check)| check(estate, index))?;
+    rules_of(estate, index)
+}
+
+pub(crate) fn rules_of(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
+    let pool = estate.snapshot.nodes[index].pool.as_ref().ok_or(Blocked::NoPoolLabel)?;
     let rules = estate.pools.get(pool).filter(|rules| !rules.pool.instance_types.is_empty());
     rules.ok_or_else(|| Blocked::PoolNotFound { pool: pool.clone() })
 }
@@ -100,58 +123,86 @@ fn instance_type<'a>(rules: &'a Rules, name: &str) -> Option<&'a Arc<InstanceTyp
     rules.pool.instance_types.iter().find(|instance_type| instance_type.name() == name)
 }
 
-/// Whether Emptiness may take the candidate.
-pub(crate) fn check_empty(estate: &Estate, candidate: &Candidate) -> Result<(), Blocked> {
-    let rules = dynamic_rules(estate, candidate)?;
-    if rules.consolidate_after.is_never() {
-        return Err(Blocked::ConsolidationDisabled { pool: candidate.pool.clone() });
+pub(crate) type CandidateCheck = fn(&Estate, &Candidate) -> Result<(), Blocked>;
+
+const DYNAMIC: (&str, CandidateCheck) = ("its NodePool is not static", |estate, candidate| {
+    require(!rules(estate, candidate).is_static(), || Blocked::StaticPool)
+});
+const ENABLED: (&str, CandidateCheck) =
+    ("its NodePool does not say consolidateAfter: Never", |estate, candidate| {
+        let never = rules(estate, candidate).consolidate_after.is_never();
+        require(!never, || Blocked::ConsolidationDisabled { pool: candidate.pool.clone() })
+    });
+const QUIET: (&str, CandidateCheck) =
+    ("its NodeClaim is Consolidatable: quiet for consolidateAfter", |estate, candidate| {
+        let quiet = estate.standings[candidate.index].consolidatable;
+        require(quiet, || Blocked::NotConsolidatable)
+    });
+
+const EMPTINESS: [(&str, CandidateCheck); 4] = [
+    DYNAMIC,
+    ENABLED,
+    ("no pod would have to move", |_, candidate| {
+        require(candidate.is_empty(), || Blocked::NotEmpty { pods: candidate.pods.len() })
+    }),
+    QUIET,
+];
+
+const DRIFT: [(&str, CandidateCheck); 2] = [
+    DYNAMIC,
+    ("it is no longer as its NodePool wants it", |estate, candidate| {
+        let drifted = estate.standings[candidate.index].drifted_since.is_some();
+        require(drifted, || Blocked::NotDrifted)
+    }),
+];
+
+const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
+    DYNAMIC,
+    ("its instance type is known", |_, candidate| {
+        let name = || candidate.node.labels.get(INSTANCE_TYPE).cloned().unwrap_or_default();
+        let known = candidate.instance_type.is_some();
+        require(known, || Blocked::InstanceTypeNotFound { name: name() })
+    }),
+    ("its capacity type is known", |_, candidate| {
+        require(candidate.capacity_type.is_some(), || Blocked::NoCapacityType)
+    }),
+    ("its zone is known", |_, candidate| require(candidate.zone.is_some(), || Blocked::NoZone)),
+    ENABLED,
+    ("it is not empty", |_, candidate| require(!candidate.is_empty(), || Blocked::Empty)),
+    ("its NodePool's policy is not WhenEmpty", |estate, candidate| {
+        let only_empty = rules(estate, candidate).policy == ConsolidationPolicy::WhenEmpty;
+        require(!only_empty, || Blocked::PolicyWhenEmpty { pool: candidate.pool.clone() })
+    }),
+    QUIET,
+    ("its grace period is over", |estate, candidate| {
+        let standing = &estate.standings[candidate.index];
+        controls::grace_period(standing, rules(estate, candidate), estate.now)
+    }),
+    ("its utilization is not above the threshold", |estate, candidate| {
+        let standing = &estate.standings[candidate.index];
+        let controls = &rules(estate, candidate).controls;
+        controls::utilization(&candidate.node, standing, controls, estate.now)
+    }),
+];
+
+/// What a method asks of its candidates, and how it is called where it is explained.
+pub(crate) fn checks(method: Method) -> &'static [(&'static str, CandidateCheck)] {
+    match method {
+        Method::Emptiness => &EMPTINESS,
+        Method::Drift => &DRIFT,
+        Method::MultiNode | Method::SingleNode => &CONSOLIDATION,
+        // Static pools have a method of their own, with questions of its own.
+        Method::StaticDrift => &[],
     }
-    if !candidate.is_empty() {
-        return Err(Blocked::NotEmpty { pods: candidate.pods.len() });
-    }
-    check_consolidatable(estate, candidate)
 }
 
-/// Whether Drift may take the candidate.
-pub(crate) fn check_drifted(estate: &Estate, candidate: &Candidate) -> Result<(), Blocked> {
-    dynamic_rules(estate, candidate)?;
-    let drifted = estate.standings[candidate.index].drifted_since.is_some();
-    if drifted { Ok(()) } else { Err(Blocked::NotDrifted) }
+/// Whether the method may take the candidate.
+pub(crate) fn check(estate: &Estate, candidate: &Candidate, method: Method) -> Result<(), Blocked> {
+    checks(method).iter().try_for_each(|(_, check)| check(estate, candidate))
 }
 
-/// Whether consolidation may look at the candidate, before the controls are asked.
-pub(crate) fn check_underutilized(estate: &Estate, candidate: &Candidate) -> Result<(), Blocked> {
-    let rules = dynamic_rules(estate, candidate)?;
-    let label = |key: &str| candidate.node.labels.get(key).cloned().unwrap_or_default();
-    if candidate.instance_type.is_none() {
-        return Err(Blocked::InstanceTypeNotFound { name: label(INSTANCE_TYPE) });
-    }
-    if candidate.capacity_type.is_none() {
-        return Err(Blocked::NoCapacityType);
-    }
-    if candidate.zone.is_none() {
-        return Err(Blocked::NoZone);
-    }
-    if rules.consolidate_after.is_never() {
-        return Err(Blocked::ConsolidationDisabled { pool: candidate.pool.clone() });
-    }
-    if candidate.is_empty() {
-        return Err(Blocked::Empty);
-    }
-    if rules.policy == ConsolidationPolicy::WhenEmpty {
-        return Err(Blocked::PolicyWhenEmpty { pool: candidate.pool.clone() });
-    }
-    check_consolidatable(estate, candidate)
-}
-
-fn dynamic_rules<'e>(estate: &'e Estate, candidate: &Candidate) -> Result<&'e Rules, Blocked> {
-    let rules = &estate.pools[&candidate.pool];
-    if rules.is_static() { Err(Blocked::StaticPool) } else { Ok(rules) }
-}
-
-fn check_consolidatable(estate: &Estate, candidate: &Candidate) -> Result<(), Blocked> {
-    let standing = &estate.standings[candidate.index];
-    if standing.consolidatable { Ok(()) } else { Err(Blocked::NotConsolidatable) }
+fn rules<'e>(estate: &'e Estate, candidate: &Candidate) -> &'e Rules {
+    &estate.pools[&candidate.pool]
 }
 
 /// The best bargain first: what a node costs for what it costs to disturb it. Equal ones by name.

@@ -6,7 +6,7 @@ use kerf_api::DisruptionReason;
 use kerf_model::{InstanceType, Node, Pod, Pool, Price, estate::Cost};
 use kerf_scheduler::{Placement, PlannedClaim};
 
-use crate::balanced::Score;
+use crate::{balanced::Score, simulation::Outcome};
 
 /// One step of disruption, complete: it is carried out as a whole or not at all.
 #[derive(Clone, Debug)]
@@ -135,6 +135,22 @@ impl Command {
             promise: None,
             scores: Vec::new(),
         }
+    }
+
+    /// The node goes, and what its pods need comes, whatever it costs.
+    pub(crate) fn replacing(method: Method, candidate: Candidate, outcome: Outcome) -> Self {
+        let new: Price = outcome.claims.iter().map(|claim| claim.price).sum();
+        Self {
+            savings: candidate.price - new,
+            placements: outcome.placements,
+            replacements: outcome.claims.into_iter().map(Replacement::Planned).collect(),
+            ..Self::removal(method, vec![candidate])
+        }
+    }
+
+    /// How many pods would have to move.
+    pub fn evictions(&self) -> usize {
+        self.candidates.iter().map(|candidate| candidate.pods.len()).sum()
     }
 
     pub fn reason(&self) -> DisruptionReason {

@@ -5,9 +5,9 @@ use kerf_model::estate::Estate;
 use crate::{
     balanced::Totals,
     blocked::Blocked,
-    candidates::{by_savings_ratio, check_underutilized},
+    candidates::{by_savings_ratio, check},
     command::{Candidate, Command, Method, Replacement},
-    controls::{self, Stakes},
+    controls::Stakes,
     pass::Look,
     replacement::purchase,
     settings::Settings,
@@ -44,6 +44,10 @@ impl<'e> Consolidation<'e> {
             trials: Trials::new(estate, &candidates),
             candidates,
         }
+    }
+
+    pub(crate) fn simulation(&self) -> &Simulation<'e> {
+        &self.simulation
     }
 
     /// The move that takes exactly these nodes away.
@@ -110,20 +114,11 @@ impl<'e> Consolidation<'e> {
 pub(crate) fn eligible(look: &mut Look<'_>, graceful: &[Candidate]) -> Vec<Candidate> {
     let mut eligible = Vec::new();
     for candidate in graceful {
-        match check(look.estate, candidate) {
+        match check(look.estate, candidate, Method::SingleNode) {
             Ok(()) => eligible.push(candidate.clone()),
             Err(Blocked::Empty | Blocked::StaticPool) => {}
             Err(why) => look.refuse(candidate, Method::SingleNode, why),
         }
     }
     eligible
-}
-
-/// Whether consolidation may look at the candidate.
-pub(crate) fn check(estate: &Estate, candidate: &Candidate) -> Result<(), Blocked> {
-    check_underutilized(estate, candidate)?;
-    let standing = &estate.standings[candidate.index];
-    let rules = &estate.pools[&candidate.pool];
-    controls::grace_period(standing, rules, estate.now)?;
-    controls::utilization(&candidate.node, standing, &rules.controls, estate.now)
 }

@@ -39,13 +39,16 @@ pub fn utilization(
     {
         return Ok(());
     }
-    let used = Used::of(node);
-    if used.exceeds(threshold) {
-        let (numerator, denominator) = used.average();
-        let have = Fraction::of_quotient(numerator, denominator);
-        return Err(Blocked::Utilization { have, threshold });
+    if Used::of(node).exceeds(threshold) {
+        return Err(Blocked::Utilization { have: utilization_of(node), threshold });
     }
     Ok(())
+}
+
+/// The average of the requested shares of CPU and memory.
+pub fn utilization_of(node: &Node) -> Fraction {
+    let (numerator, denominator) = Used::of(node).average();
+    Fraction::of_quotient(numerator, denominator)
 }
 
 /// A node where a pod just came or went is neither a source nor, for pods that consolidation moves, a destination.

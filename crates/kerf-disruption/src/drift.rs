@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use crate::{
-    candidates::{candidate, check_drifted},
-    command::{Candidate, Command, Method, Replacement},
-    pass::{Look, spend},
+    candidates::{candidate, check},
+    command::{Candidate, Command, Method},
+    pass::{Look, afford},
     search::first_found,
     simulation::Simulation,
 };
@@ -19,7 +19,7 @@ pub(crate) fn look(look: &mut Look<'_>) {
     let drifted = (0..estate.standings.len())
         .filter(|index| estate.standings[*index].drifted_since.is_some())
         .filter_map(|index| candidate(estate, index, METHOD).ok())
-        .filter(|candidate| check_drifted(estate, candidate).is_ok());
+        .filter(|candidate| check(estate, candidate, METHOD).is_ok());
     let mut drifted: Vec<_> = drifted.collect();
     look.found.eligible.insert(METHOD, drifted.len());
     if drifted.is_empty() {
@@ -27,15 +27,16 @@ pub(crate) fn look(look: &mut Look<'_>) {
     }
     look.memory.begin_pass(METHOD, look.fingerprint, estate.now);
     let round = look.memory.round(METHOD);
-    round.retain(|name| drifted.iter().any(|candidate| candidate.node.name == name));
+    round.retain(&drifted);
     drifted.retain(|candidate| !round.is_known(&candidate.node.name));
     drifted.sort_by_cached_key(|candidate| {
         let name = &candidate.node.name;
         (round.last_look(name), Reverse(candidate.pods.is_empty()), since(candidate), name.clone())
     });
+    let allowances = look.allowances(METHOD);
     let mut affordable = Vec::new();
     for candidate in drifted {
-        match spend(&mut look.allowances(METHOD), &candidate, METHOD) {
+        match afford(&allowances, &candidate, METHOD) {
             Ok(()) => affordable.push(candidate),
             Err(why) => look.refuse(&candidate, METHOD, why),
         }
@@ -52,13 +53,7 @@ pub(crate) fn look(look: &mut Look<'_>) {
         look.refuse(candidate, METHOD, why);
     }
     if let Some((at, outcome)) = found {
-        let new: kerf_model::Price = outcome.claims.iter().map(|claim| claim.price).sum();
         let candidate = affordable.swap_remove(at);
-        look.found.commands.push(Command {
-            savings: candidate.price - new,
-            placements: outcome.placements,
-            replacements: outcome.claims.into_iter().map(Replacement::Planned).collect(),
-            ..Command::removal(METHOD, vec![candidate])
-        });
+        look.found.commands.push(Command::replacing(METHOD, candidate, outcome));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     blocked::Blocked,
-    candidates::{by_savings_ratio, check_empty},
+    candidates::{by_savings_ratio, check},
     command::{Candidate, Command, Method},
     pass::{Look, spend},
 };
@@ -13,7 +13,7 @@ const METHOD: Method = Method::Emptiness;
 pub(crate) fn look(look: &mut Look<'_>, graceful: &[Candidate]) {
     let mut empty = Vec::new();
     for candidate in graceful {
-        match check_empty(look.estate, candidate) {
+        match check(look.estate, candidate, METHOD) {
             Ok(()) => empty.push(candidate.clone()),
             Err(Blocked::NotEmpty { .. } | Blocked::StaticPool) => {}
             Err(why) => look.refuse(candidate, METHOD, why),

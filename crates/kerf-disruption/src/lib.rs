@@ -15,6 +15,7 @@ mod cron;
 mod drift;
 mod emptiness;
 mod exact;
+pub mod explain;
 mod fingerprint;
 mod memory;
 mod multi_node;

@@ -1,11 +1,11 @@
 //! What one pass leaves to the next: where the search stopped, and what is known to be fruitless.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    command::{Command, Method},
+    command::{Candidate, Command, Method},
     fingerprint::Fingerprint,
 };
 
@@ -78,9 +78,10 @@ impl Round {
         self.looked.insert(name.to_owned(), self.pass);
     }
 
-    /// Forgets the nodes that are no longer there.
-    pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.looked.retain(|name, _| is_there(name));
+    /// Forgets the nodes that are candidates no longer.
+    pub(crate) fn retain(&mut self, candidates: &[Candidate]) {
+        let there: BTreeSet<_> = candidates.iter().map(|one| one.node.name.as_str()).collect();
+        self.looked.retain(|name, _| there.contains(name.as_str()));
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
         assert!(round.last_look("b") < round.last_look("a"));
         round.looked_at("b");
         assert!(round.last_look("a") < round.last_look("b"));
-        round.retain(|name| name == "a");
+        round.retain(&[]);
         assert_eq!(round.last_look("b"), 0);
     }
 }

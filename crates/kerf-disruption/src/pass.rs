@@ -128,22 +128,33 @@ impl Pass {
     }
 }
 
+/// The same without the reasons of the others.
+pub(crate) fn graceful(estate: &Estate) -> Vec<Candidate> {
+    Pass::default().survey(estate)
+}
+
+/// Whether the budgets of its pool leave room for one more.
+pub(crate) fn afford(
+    allowances: &BTreeMap<String, Allowance>,
+    candidate: &Candidate,
+    method: Method,
+) -> Result<(), Blocked> {
+    let allowance = allowances.get(&candidate.pool).copied().unwrap_or_default();
+    if allowance.left() > 0 {
+        return Ok(());
+    }
+    Err(Blocked::Budget { pool: candidate.pool.clone(), reason: method.reason(), allowance })
+}
+
 /// Takes one node from what the budgets of its pool leave.
 pub(crate) fn spend(
     allowances: &mut BTreeMap<String, Allowance>,
     candidate: &Candidate,
     method: Method,
 ) -> Result<(), Blocked> {
-    let allowance = allowances.get_mut(&candidate.pool);
-    match allowance {
-        Some(allowance) if allowance.left() > 0 => {
-            allowance.disrupting += 1;
-            Ok(())
-        }
-        allowance => Err(Blocked::Budget {
-            pool: candidate.pool.clone(),
-            reason: method.reason(),
-            allowance: allowance.copied().unwrap_or_default(),
-        }),
+    afford(allowances, candidate, method)?;
+    if let Some(allowance) = allowances.get_mut(&candidate.pool) {
+        allowance.disrupting += 1;
     }
+    Ok(())
 }

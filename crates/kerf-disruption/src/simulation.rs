@@ -1,7 +1,7 @@
 //! Trying a disruption out: where would everybody go?
 
 use kerf_model::{Price, estate::Estate};
-use kerf_scheduler::{Leaving, Options, Placement, PlannedClaim, Prober, Stop, Stopped};
+use kerf_scheduler::{Leaving, Options, Placement, Plan, PlannedClaim, Prober, Stop, Stopped};
 
 use crate::{
     blocked::{Blocked, Homeless},
@@ -45,12 +45,17 @@ impl<'e> Simulation<'e> {
         self.probe(candidates, &Stop { max_new_claims: Some(1), price_below: Some(price) })
     }
 
-    fn probe(&self, candidates: &[&Candidate], stop: &Stop) -> Result<Outcome, Blocked> {
+    /// Everything about the world without these nodes, the pods without a place included.
+    pub(crate) fn plan(&self, candidates: &[&Candidate], stop: &Stop) -> Plan {
         let leaving: Vec<_> = candidates
             .iter()
             .map(|candidate| Leaving { node: candidate.index, pods: &candidate.moving })
             .collect();
-        let plan = self.prober.probe(&leaving, stop);
+        self.prober.probe(&leaving, stop)
+    }
+
+    fn probe(&self, candidates: &[&Candidate], stop: &Stop) -> Result<Outcome, Blocked> {
+        let plan = self.plan(candidates, stop);
         match plan.stopped {
             Some(Stopped::NewClaims { most }) => {
                 return Err(Blocked::MultipleReplacements { needed: most + 1 });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     command::Method,
     consolidation::Consolidation,
-    pass::{Look, spend},
+    pass::{Look, afford},
     search::first_found,
 };
 
@@ -16,9 +16,11 @@ pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
     let candidates = &consolidation.candidates;
     look.found.eligible.insert(METHOD, candidates.len());
     look.memory.begin_pass(METHOD, look.fingerprint, look.estate.now);
+    look.memory.round(METHOD).retain(candidates);
+    let allowances = look.allowances(METHOD);
     let mut affordable = Vec::new();
     for (at, candidate) in candidates.iter().enumerate() {
-        match spend(&mut look.allowances(METHOD), candidate, METHOD) {
+        match afford(&allowances, candidate, METHOD) {
             Ok(()) => affordable.push(at),
             Err(why) => look.refuse(candidate, METHOD, why),
         }

@@ -6,9 +6,8 @@ use kerf_scheduler::PlannedClaim;
 use crate::{
     blocked::Blocked,
     budgets::allowances,
-    candidates::{candidate, check_empty},
+    candidates::{candidate, check},
     command::{Candidate, Command, Method, Replacement},
-    consolidation,
     pass::spend,
     settings::Settings,
     simulation::Simulation,
@@ -51,7 +50,7 @@ fn still_empty(command: &Command, estate: &Estate) -> Result<Validated, Invalid>
     let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     for old in &command.candidates {
         let again = again(estate, old, command.method)
-            .and_then(|new| check_empty(estate, &new).map(|()| new))
+            .and_then(|new| check(estate, &new, command.method).map(|()| new))
             .and_then(|new| spend(&mut allowances, &new, command.method).map(|()| new));
         match again {
             Ok(new) => kept.push(new),
@@ -82,7 +81,7 @@ fn still_underutilized(
     let mut fresh = Vec::new();
     for old in &command.candidates {
         let new = again(estate, old, command.method)
-            .and_then(|new| consolidation::check(estate, &new).map(|()| new))
+            .and_then(|new| check(estate, &new, command.method).map(|()| new))
             .map_err(|why| match why {
                 Blocked::Nominated { .. } => failed(Blocked::ValidationBudget),
                 _ => failed(Blocked::ValidationChurn),

@@ -1,0 +1,291 @@
+//! Why a node is left alone, or what would become of it: every check with its outcome, and the simulation.
+//!
+//! The same checks, simulation and prices as in a [`pass`](crate::pass()), only that nothing ends at the first refusal.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kerf_api::{Budget, ConsolidationPolicy, DisruptionReason};
+use kerf_model::{
+    Price,
+    churn::{ChurnControls, Fraction},
+    estate::{Cost, Estate},
+};
+use kerf_scheduler::{Plan, Refusal, Stop};
+
+use crate::{
+    blocked::Blocked,
+    budgets::{self, Allowance, BudgetError},
+    candidates::{self, NODE_CHECKS, checks, describe, rules_of},
+    command::{Candidate, Command, Method, Replacement},
+    consolidation::Consolidation,
+    controls::{self, Stakes},
+    pass::{afford, graceful},
+    settings::Settings,
+    simulation::Simulation,
+};
+
+/// Explains the nodes and pools of one estate.
+#[derive(Debug)]
+pub struct Explainer<'e> {
+    estate: &'e Estate,
+    consolidation: Consolidation<'e>,
+    drift: Simulation<'e>,
+    allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NodeExplanation {
+    /// `None`: it is not known enough about to be one.
+    pub candidate: Option<Candidate>,
+    pub utilization: Fraction,
+    /// Since when no pod has come or gone.
+    pub quiet_since: Option<Timestamp>,
+    /// Of the node, whatever the method.
+    pub checks: Vec<Check>,
+    /// One for each method that has something to say about single nodes.
+    pub methods: Vec<MethodExplanation>,
+}
+
+/// One question and its answer.
+#[derive(Clone, Debug)]
+pub struct Check {
+    pub question: &'static str,
+    pub answer: Result<(), Blocked>,
+}
+
+#[derive(Clone, Debug)]
+pub struct MethodExplanation {
+    pub method: Method,
+    pub checks: Vec<Check>,
+    /// What would happen without the node, whether or not the checks let it go. `None` where no pod has to move.
+    pub simulation: Option<Simulated>,
+    /// What the price of a replacement has to be. Of consolidation only.
+    pub prices: Option<Prices>,
+    /// What the method would do with the node if it were alone in the cluster's queue, or the first thing against it.
+    pub verdict: Result<Command, Blocked>,
+}
+
+/// The world without the node.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// Pods of the node and where they would go.
+    pub moves: Vec<(String, Destination)>,
+    pub new_nodes: Vec<Replacement>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Destination {
+    Node(String),
+    /// The place in the new nodes.
+    New(usize),
+    Nowhere(Refusal),
+}
+
+/// What the controls ask of a move, in their own numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Prices {
+    pub node: Price,
+    pub disruption_cost: Cost,
+    pub controls: ChurnControls,
+    /// The highest price of a replacement that would be worth it; below zero if none is.
+    pub at_most: Price,
+}
+
+#[derive(Clone, Debug)]
+pub struct PoolExplanation {
+    pub pool: String,
+    pub policy: ConsolidationPolicy,
+    pub consolidate_after: String,
+    pub replicas: Option<i64>,
+    pub controls: ChurnControls,
+    pub allowances: Vec<(DisruptionReason, Allowance)>,
+    pub budgets: Vec<BudgetExplanation>,
+    /// By name.
+    pub nodes: Vec<NodeVerdict>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BudgetExplanation {
+    pub budget: Budget,
+    pub is_active: Result<bool, BudgetError>,
+}
+
+/// One node in a line.
+#[derive(Clone, Debug)]
+pub struct NodeVerdict {
+    pub node: String,
+    pub price: Price,
+    pub pods: usize,
+    /// What the first method that wants it would do, or what stands against the last.
+    pub verdict: Result<Command, Blocked>,
+}
+
+impl<'e> Explainer<'e> {
+    pub fn new(estate: &'e Estate, settings: &'e Settings) -> Self {
+        let all = DisruptionReason::ALL;
+        Self {
+            estate,
+            consolidation: Consolidation::new(estate, settings, &graceful(estate), Vec::new()),
+            drift: Simulation::of_drift(estate, settings),
+            allowances: all.map(|reason| (reason, budgets::allowances(estate, reason))).into(),
+        }
+    }
+
+    /// `None`: there is no such node. A claim whose node has yet to appear goes by its own name.
+    pub fn node(&self, name: &str) -> Option<NodeExplanation> {
+        let nodes = &self.estate.snapshot.nodes;
+        let named = |node: &&std::sync::Arc<kerf_model::Node>| {
+            node.name == name || node.claim.as_deref() == Some(name)
+        };
+        let index = nodes.iter().position(|node| named(&node))?;
+        let (node, standing) = (&nodes[index], &self.estate.standings[index]);
+        let checks = NODE_CHECKS
+            .iter()
+            .map(|(question, check)| Check { question, answer: check(self.estate, index) });
+        let candidate = self.described(index);
+        let methods = candidate
+            .iter()
+            .flat_map(|candidate| METHODS.map(|method| self.method(candidate, method)));
+        Some(NodeExplanation {
+            utilization: controls::utilization_of(node),
+            quiet_since: standing.quiet_since(),
+            checks: checks.collect(),
+            methods: methods.collect(),
+            candidate,
+        })
+    }
+
+    /// `None`: there is no such pool.
+    pub fn pool(&self, name: &str) -> Option<PoolExplanation> {
+        let rules = self.estate.pools.get(name)?;
+        let of_pool =
+            |index: &usize| self.estate.snapshot.nodes[*index].pool.as_deref() == Some(name);
+        let indices = (0..self.estate.standings.len()).filter(of_pool);
+        let mut nodes: Vec<_> = indices.filter_map(|index| self.line(index)).collect();
+        nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        let of_reason = |(reason, pools): (&DisruptionReason, &BTreeMap<String, Allowance>)| {
+            Some((*reason, *pools.get(name)?))
+        };
+        Some(PoolExplanation {
+            pool: name.to_owned(),
+            policy: rules.policy,
+            consolidate_after: rules.consolidate_after.as_str().to_owned(),
+            replicas: rules.replicas,
+            controls: rules.controls,
+            allowances: self.allowances.iter().filter_map(of_reason).collect(),
+            budgets: rules
+                .budgets
+                .iter()
+                .map(|budget| BudgetExplanation {
+                    budget: budget.clone(),
+                    is_active: budgets::is_active(budget, self.estate.now),
+                })
+                .collect(),
+            nodes,
+        })
+    }
+
+    fn described(&self, index: usize) -> Option<Candidate> {
+        let rules = rules_of(self.estate, index).ok()?;
+        Some(describe(self.estate, index, rules))
+    }
+
+    fn line(&self, index: usize) -> Option<NodeVerdict> {
+        let candidate = self.described(index)?;
+        let verdicts = METHODS.map(|method| self.verdict(&candidate, method));
+        let [emptiness, drift, consolidation] = verdicts;
+        let verdict = match (emptiness, drift, consolidation) {
+            (Ok(command), ..) | (_, Ok(command), _) | (.., Ok(command)) => Ok(command),
+            (Err(why), _, Err(Blocked::Empty)) | (_, _, Err(why)) => Err(why),
+        };
+        Some(NodeVerdict {
+            node: candidate.node.name.clone(),
+            price: candidate.price,
+            pods: candidate.pods.len(),
+            verdict,
+        })
+    }
+
+    fn method(&self, candidate: &Candidate, method: Method) -> MethodExplanation {
+        let standing = &self.estate.standings[candidate.index];
+        let mut answers = vec![Check {
+            question: "its pods may be evicted",
+            answer: candidates::check_pods(&candidate.node, standing, method),
+        }];
+        answers.extend(
+            checks(method)
+                .iter()
+                .map(|(question, check)| Check { question, answer: check(self.estate, candidate) }),
+        );
+        answers.push(Check {
+            question: "the budgets of its NodePool leave room",
+            answer: afford(&self.allowances[&method.reason()], candidate, method),
+        });
+        let simulation = match method {
+            Method::Drift => Some(&self.drift),
+            Method::SingleNode if !candidate.is_empty() => Some(self.consolidation.simulation()),
+            _ => None,
+        };
+        let plan = simulation.map(|simulation| simulation.plan(&[candidate], &Stop::default()));
+        MethodExplanation {
+            method,
+            checks: answers,
+            simulation: plan.map(|plan| simulated(candidate, plan)),
+            prices: (method == Method::SingleNode && !candidate.is_empty()).then(|| {
+                let stakes = Stakes::of([candidate], &self.estate.pools);
+                Prices {
+                    node: candidate.price,
+                    disruption_cost: candidate.disruption_cost,
+                    controls: self.estate.pools[&candidate.pool].controls,
+                    at_most: stakes.at_most(),
+                }
+            }),
+            verdict: self.verdict(candidate, method),
+        }
+    }
+
+    fn verdict(&self, candidate: &Candidate, method: Method) -> Result<Command, Blocked> {
+        candidates::candidate(self.estate, candidate.index, method)?;
+        candidates::check(self.estate, candidate, method)?;
+        afford(&self.allowances[&method.reason()], candidate, method)?;
+        match method {
+            Method::Drift => {
+                let outcome = self.drift.without(&[candidate])?;
+                Ok(Command::replacing(method, candidate.clone(), outcome))
+            }
+            Method::MultiNode | Method::SingleNode => {
+                self.consolidation.consolidate(&[candidate], method)
+            }
+            Method::Emptiness | Method::StaticDrift => {
+                Ok(Command::removal(method, vec![candidate.clone()]))
+            }
+        }
+    }
+}
+
+/// Those that decide about a node by itself, in the order in which they are asked.
+const METHODS: [Method; 3] = [Method::Emptiness, Method::Drift, Method::SingleNode];
+
+fn simulated(candidate: &Candidate, plan: Plan) -> Simulated {
+    let mut destinations: BTreeMap<String, Destination> = BTreeMap::new();
+    for placement in &plan.placements {
+        for pod in &placement.pods {
+            destinations.insert(pod.key(), Destination::Node(placement.node.name.clone()));
+        }
+    }
+    for (at, claim) in plan.claims.iter().enumerate() {
+        for pod in &claim.pods {
+            destinations.insert(pod.key(), Destination::New(at));
+        }
+    }
+    // A pod that would go to a node that is not initialised is among the failures as well, and that is what counts.
+    for failure in plan.failures {
+        destinations.insert(failure.pod.key(), Destination::Nowhere(failure.refusal));
+    }
+    let own = candidate.moving.iter().map(|place| candidate.node.pods[*place].key());
+    Simulated {
+        moves: own.filter_map(|pod| destinations.remove_entry(&pod)).collect(),
+        new_nodes: plan.claims.into_iter().map(Replacement::Planned).collect(),
+    }
+}

@@ -37,7 +37,6 @@ pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};
 pub use cron::CronError;
 pub use memory::Memory;
 pub use pass::{Pass, Refused, pass};
-pub use promise::Launched;
 pub use replacement::{Purchase, purchase};
 pub use settings::Settings;
 pub use validation::{Invalid, Validated, validate};

@@ -146,21 +146,23 @@ fn tell_what_it_waits_for(context: &Context, command: &Underway) {
     }
 }
 
-/// Compares what the replacements really cost with what the move was worth. A price that nobody knows breaks no promise:
-/// the node is there, and taking it back on a guess would be churn of our own making.
+/// Compares what the replacements really cost with what the move was worth.
 async fn promise_broken(context: &Context, command: &Underway) -> Result<Option<Loss>> {
     let Some(promise) = command.record.promise else { return Ok(None) };
-    let mut total = Price::ZERO;
+    let mut prices = Vec::new();
     for name in &command.replacements {
         let claim = context.index.read().claims().named(name).cloned();
-        let Some(claim) = claim else { return Ok(None) };
-        match launched_price(context, &claim).await? {
-            Some(price) => total += price,
-            None => return Ok(None),
-        }
+        prices.push(match claim {
+            Some(claim) => launched_price(context, &claim).await?,
+            None => None,
+        });
     }
-    let at_most = promise.at_most;
-    Ok((total > at_most).then_some(Loss::PromisedSavingsLost { price: total, at_most }))
+    Ok(match promise.check(prices) {
+        Err(Blocked::PromisedSavingsLost { price, at_most }) => {
+            Some(Loss::PromisedSavingsLost { price, at_most })
+        }
+        _ => None,
+    })
 }
 
 /// What an instance costs, by what its provider said it is.

@@ -1,5 +1,6 @@
 //! The stories, by chapter.
 
+pub mod churn_controls;
 pub mod disruption;
 pub mod faults;
 pub mod life_of_a_node;

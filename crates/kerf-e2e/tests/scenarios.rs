@@ -64,3 +64,42 @@ async fn with_the_gate_off_a_static_pool_is_left_alone() {
     let world = World::on_control_plane(settings).await;
     kerf_scenarios::scenarios::static_capacity::with_the_gate_off_a_pool_is_left_alone(world).await;
 }
+
+stories! { churn_controls in shared:
+    without_a_control_the_move_is_made,
+    empty_nodes_are_exempt,
+    drifted_nodes_are_not_held_back,
+    expired_nodes_are_not_held_back,
+    a_node_at_rest_takes_pods_and_a_busy_one_does_not,
+}
+
+macro_rules! controls {
+    ($($name:ident: $control:ident),+ $(,)?) => {
+        mod a_pool_forbids_until_it_changes_its_mind {
+            use kerf_scenarios::scenarios::churn_controls as chapter;
+
+            $(#[tokio::test]
+            async fn $name() {
+                let world = super::shared().await;
+                chapter::a_pool_forbids_until_it_changes_its_mind(world, chapter::$control).await;
+            })+
+        }
+
+        mod an_operator_forbids_until_the_pool_objects {
+            use kerf_scenarios::{World, scenarios::churn_controls as chapter};
+
+            $(#[tokio::test]
+            async fn $name() {
+                let world = World::on_control_plane(chapter::$control.strict_operator()).await;
+                chapter::an_operator_forbids_until_the_pool_objects(world, chapter::$control).await;
+            })+
+        }
+    };
+}
+
+controls! {
+    utilization: UTILIZATION,
+    price_factor: PRICE_FACTOR,
+    savings: SAVINGS,
+    grace_period: GRACE_PERIOD,
+}

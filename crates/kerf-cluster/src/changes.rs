@@ -6,8 +6,11 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
@@ -106,6 +109,10 @@ kinds! {
     StorageClass in storage_classes,
     CSINode in csi_nodes,
     VolumeAttachment in attachments by reindex_attachment,
+    Service in services,
+    ReplicationController in replication_controllers,
+    ReplicaSet in replica_sets,
+    StatefulSet in stateful_sets,
 }
 
 impl Kind for NodeClass {

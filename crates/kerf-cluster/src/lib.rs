@@ -15,6 +15,7 @@ mod objects;
 pub mod pods;
 pub mod reservations;
 pub mod snapshot;
+mod spread;
 mod storage;
 mod totals;
 pub mod view;
@@ -25,8 +26,11 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service, TopologySpreadConstraint,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
@@ -55,6 +59,11 @@ pub struct Cluster {
     storage_classes: Objects<StorageClass>,
     csi_nodes: Objects<CSINode>,
     attachments: Objects<VolumeAttachment>,
+    services: Objects<Service>,
+    replication_controllers: Objects<ReplicationController>,
+    replica_sets: Objects<ReplicaSet>,
+    stateful_sets: Objects<StatefulSet>,
+    default_spread: Vec<TopologySpreadConstraint>,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
@@ -112,6 +121,7 @@ impl Cluster {
             && self.storage_classes.listed()
             && self.csi_nodes.listed()
             && self.attachments.listed()
+            && self.workloads_listed()
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::Job,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
@@ -132,8 +135,12 @@ impl Loader {
                 cluster.load_namespaced::<PersistentVolumeClaim>(kind, object)
             }
             "Deployment" => self.load_workload::<Deployment>(kind, object),
-            "ReplicaSet" => self.load_workload::<ReplicaSet>(kind, object),
-            "StatefulSet" => self.load_workload::<StatefulSet>(kind, object),
+            "ReplicaSet" => self.load_set::<ReplicaSet>(kind, object),
+            "StatefulSet" => self.load_set::<StatefulSet>(kind, object),
+            "Service" => cluster.load_namespaced::<Service>(kind, object),
+            "ReplicationController" => {
+                cluster.load_namespaced::<ReplicationController>(kind, object)
+            }
             "Job" => self.load_workload::<Job>(kind, object),
             _ => self.pass_over(api_version, kind),
         }
@@ -144,6 +151,20 @@ impl Loader {
         W: DeserializeOwned + ResourceExt + Into<Workload>,
     {
         self.workloads.add(in_a_namespace::<W>(read(kind, object)?).into());
+        Ok(())
+    }
+
+    /// It makes pods, and tells which pods are of one kind.
+    fn load_set<W>(&mut self, kind: &str, object: Value) -> Result<(), LoadError>
+    where
+        W: DeserializeOwned + ResourceExt + Kind + Clone + Into<Workload>,
+    {
+        let mut set = in_a_namespace::<W>(read(kind, object)?);
+        let name = set.name_any();
+        // The pods that are made for it name it by this.
+        set.meta_mut().uid.get_or_insert(name);
+        self.cluster.apply(set.clone());
+        self.workloads.add(set.into());
         Ok(())
     }
 

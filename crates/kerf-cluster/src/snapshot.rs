@@ -7,10 +7,7 @@ use kerf_api::{
     NodePool,
     conditions::{Conditioned, READY},
 };
-use kerf_model::{
-    KnownLabels, Pool, Snapshot,
-    pod::{PodError, PodReader},
-};
+use kerf_model::{KnownLabels, Pool, Snapshot, pod::PodError};
 
 use crate::{
     Cluster,
@@ -44,7 +41,7 @@ impl Cluster {
         known: KnownLabels,
         now: Timestamp,
     ) -> Result<Taken, Unreadable> {
-        let mut reader = PodReader::new(&known);
+        let mut reader = self.pod_reader(&known);
         let nodes = self.node_views(&mut reader)?;
         let daemons = self.daemon_sets.values().map(|daemon| view::daemon_view(daemon, &known));
         let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;

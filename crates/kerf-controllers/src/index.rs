@@ -16,6 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::settings::Settings;
+
 /// Looks at a change and adds the keys it concerns to a controller's queue.
 pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
 
@@ -26,8 +28,10 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn new(triggers: Vec<Trigger>) -> Self {
-        Self { cluster: RwLock::default(), triggers }
+    pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings) -> Self {
+        let mut cluster = Cluster::default();
+        cluster.spread_by_default(settings.default_spread.clone());
+        Self { cluster: RwLock::new(cluster), triggers }
     }
 
     /// Read quickly and never across an await: the watches write here.

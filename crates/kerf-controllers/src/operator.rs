@@ -3,8 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplateSpec,
+        ReplicationController, Service,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
@@ -83,11 +86,11 @@ pub async fn run(
     let context = Arc::new(Context {
         client: operator.client,
         clock: operator.clock,
+        index: Index::new(controllers.take_triggers(), &operator.settings),
         settings: operator.settings,
         provider: operator.provider,
         recorder,
         metrics: ControllerMetrics::register(&operator.metrics),
-        index: Index::new(controllers.take_triggers()),
         unsettled,
     });
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
@@ -198,6 +201,9 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
     watch_kind::<StorageClass>(parts, context, "watch of StorageClasses");
     watch_kind::<CSINode>(parts, context, "watch of CSINodes");
     watch_kind::<VolumeAttachment>(parts, context, "watch of VolumeAttachments");
+    if context.index.read().spreads_by_default() {
+        watch_workloads(parts, context);
+    }
     for class in context.provider.node_classes() {
         let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
@@ -211,7 +217,35 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
     }
 }
 
+/// What pods belong to. Only their selectors are needed; templates would weigh more than all pods.
+fn watch_workloads(parts: &mut Parts, context: &Arc<Context>) {
+    watch_kind::<Service>(parts, context, "watch of Services");
+    watch_as::<ReplicationController>(parts, context, "watch of ReplicationControllers", |set| {
+        set.spec.iter_mut().for_each(|spec| spec.template = None);
+    });
+    watch_as::<ReplicaSet>(parts, context, "watch of ReplicaSets", |set| {
+        set.spec.iter_mut().for_each(|spec| spec.template = None);
+    });
+    watch_as::<StatefulSet>(parts, context, "watch of StatefulSets", |set| {
+        set.spec.iter_mut().for_each(|spec| spec.template = PodTemplateSpec::default());
+    });
+}
+
 fn watch_kind<K>(parts: &mut Parts, context: &Arc<Context>, name: &'static str)
+where
+    K: Kind
+        + kube::Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + fmt::Debug
+        + Send
+        + 'static,
+{
+    watch_as::<K>(parts, context, name, |_| {});
+}
+
+/// Keeps objects without what `trim` takes away.
+fn watch_as<K>(parts: &mut Parts, context: &Arc<Context>, name: &'static str, trim: fn(&mut K))
 where
     K: Kind
         + kube::Resource<DynamicType = ()>
@@ -223,7 +257,11 @@ where
 {
     let (context, stop) = (Arc::clone(context), parts.stop.clone());
     let api: Api<K> = Api::all(context.client.clone());
-    parts.start(name, async move { context.index.follow(api, |object| object, stop).await });
+    let keep = move |mut object: K| {
+        trim(&mut object);
+        object
+    };
+    parts.start(name, async move { context.index.follow(api, keep, stop).await });
 }
 
 /// Waits until every kind has been listed.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::labels::Labels;
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
+
+use crate::labels::{KnownLabels, Labels};
 use crate::pod::{NodePolicy, Pod, SpreadConstraint, WhenUnsatisfiable};
 use crate::selector::{LabelTest, Selector};
 
@@ -35,18 +37,29 @@ pub enum ControllerSelector {
     Set(Selector),
 }
 
-/// The pod with the cluster's constraints, all or none: one of its own keeps them all away, and a pod
-/// that belongs to nothing would be spread over everything, so it is left alone.
-pub fn with_default_spread(
-    pod: &Arc<Pod>,
-    defaults: &[DefaultConstraint],
-    workloads: &Workloads,
-) -> Arc<Pod> {
-    if defaults.is_empty() || !pod.constraints.spread.is_empty() {
-        return Arc::clone(pod);
+impl DefaultConstraint {
+    /// What a default may not have, such as a selector, is not looked at.
+    pub fn from_api(constraint: &TopologySpreadConstraint, labels: &KnownLabels) -> Self {
+        let read = SpreadConstraint::from_api(constraint, &Labels::new(), labels);
+        Self {
+            topology_key: read.topology_key,
+            max_skew: read.max_skew,
+            when_unsatisfiable: read.when_unsatisfiable,
+            min_domains: read.min_domains,
+            node_affinity_policy: read.node_affinity_policy,
+            node_taints_policy: read.node_taints_policy,
+        }
     }
-    let Some(selector) = deduced_selector(pod, workloads) else { return Arc::clone(pod) };
-    let mut constraints = (*pod.constraints).clone();
+}
+
+/// Gives the pod the cluster's constraints, all or none: one of its own keeps them all away, and a pod
+/// that belongs to nothing would be spread over everything, so it is left alone.
+pub fn add_default_spread(pod: &mut Pod, defaults: &[DefaultConstraint], workloads: &Workloads) {
+    if defaults.is_empty() || !pod.constraints.spread.is_empty() {
+        return;
+    }
+    let Some(selector) = deduced_selector(pod, workloads) else { return };
+    let constraints = Arc::make_mut(&mut pod.constraints);
     constraints.spread = defaults
         .iter()
         .map(|default| SpreadConstraint {
@@ -59,7 +72,6 @@ pub fn with_default_spread(
             node_taints_policy: default.node_taints_policy,
         })
         .collect();
-    Arc::new(Pod { constraints: Arc::new(constraints), ..(**pod).clone() })
 }
 
 /// Services that select the pod, then its controller, as the Kubernetes scheduler deduces it.
@@ -109,7 +121,7 @@ mod tests {
         }
     }
 
-    fn pod(text: &str, controller: Option<&str>) -> Arc<Pod> {
+    fn pod(text: &str, controller: Option<&str>) -> Pod {
         let owner = |uid: &str| Owner {
             api_version: "apps/v1".to_owned(),
             kind: "ReplicaSet".to_owned(),
@@ -117,12 +129,12 @@ mod tests {
             uid: uid.to_owned(),
             controller: true,
         };
-        Arc::new(Pod {
+        Pod {
             namespace: "default".to_owned(),
             labels: labels(text),
             owners: controller.map(owner).into_iter().collect(),
             ..Pod::default()
-        })
+        }
     }
 
     fn workloads(
@@ -139,9 +151,15 @@ mod tests {
         }
     }
 
-    fn selector_of(pod: &Arc<Pod>, workloads: &Workloads) -> Option<Selector> {
-        let spread = with_default_spread(pod, &[default()], workloads);
+    fn selector_of(pod: &Pod, workloads: &Workloads) -> Option<Selector> {
+        let spread = spread(pod, workloads);
         spread.constraints.spread.first().map(|constraint| constraint.selector.clone())
+    }
+
+    fn spread(pod: &Pod, workloads: &Workloads) -> Pod {
+        let mut spread = pod.clone();
+        add_default_spread(&mut spread, &[default()], workloads);
+        spread
     }
 
     #[test]
@@ -184,8 +202,7 @@ mod tests {
     #[test]
     fn every_field_is_carried_over_and_the_original_stays() {
         let original = pod("app=web", None);
-        let spread =
-            with_default_spread(&original, &[default()], &workloads(&[Some("app=web")], &[]));
+        let spread = spread(&original, &workloads(&[Some("app=web")], &[]));
         assert!(original.constraints.spread.is_empty());
         let constraint = &spread.constraints.spread[0];
         assert_eq!((constraint.max_skew, constraint.min_domains), (3, Some(2)));
@@ -195,13 +212,11 @@ mod tests {
 
     #[test]
     fn own_constraints_keep_the_defaults_away() {
-        let defaults = [default()];
         let services = workloads(&[Some("app=web")], &[]);
-        let spread = with_default_spread(&pod("app=web", None), &defaults, &services);
-        let own = SpreadConstraint { max_skew: 9, ..spread.constraints.spread[0].clone() };
+        let given = spread(&pod("app=web", None), &services);
+        let own = SpreadConstraint { max_skew: 9, ..given.constraints.spread[0].clone() };
         let constraints = Arc::new(Constraints { spread: vec![own], ..Constraints::default() });
-        let pod = Arc::new(Pod { constraints, ..(*pod("app=web", None)).clone() });
-        let kept = with_default_spread(&pod, &defaults, &services);
+        let kept = spread(&Pod { constraints, ..pod("app=web", None) }, &services);
         assert_eq!(kept.constraints.spread[0].max_skew, 9);
         assert_eq!(kept.constraints.spread.len(), 1);
     }

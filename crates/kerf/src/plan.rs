@@ -107,7 +107,8 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
         input::read(&options.files, &mut objects)?;
     }
     let now = Clock::system().now();
-    let loaded = objects.finish(&rules, now);
+    let mut loaded = objects.finish(&rules, now);
+    loaded.cluster.spread_by_default(options.settings.default_spread.clone());
     let cluster = &loaded.cluster;
     if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
         return Err(PlanError::NowhereToGo);

@@ -8,8 +8,11 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
+    },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
@@ -23,7 +26,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{SnapshotOptions, VERSION};
 
@@ -120,7 +123,7 @@ async fn read_all(mut progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, R
 }
 
 /// Pods come last: their nodes are then known already.
-fn resources() -> [ApiResource; 11] {
+fn resources() -> [ApiResource; 15] {
     [
         ApiResource::erase::<NodePool>(&()),
         ApiResource::erase::<NodeClaim>(&()),
@@ -132,6 +135,10 @@ fn resources() -> [ApiResource; 11] {
         ApiResource::erase::<CSINode>(&()),
         ApiResource::erase::<PersistentVolume>(&()),
         ApiResource::erase::<PersistentVolumeClaim>(&()),
+        ApiResource::erase::<Service>(&()),
+        ApiResource::erase::<ReplicationController>(&()),
+        ApiResource::erase::<ReplicaSet>(&()),
+        ApiResource::erase::<StatefulSet>(&()),
         ApiResource::erase::<Pod>(&()),
     ]
 }
@@ -178,7 +185,16 @@ fn trimmed(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
     object["apiVersion"] = resource.api_version.clone().into();
     object["kind"] = resource.kind.clone().into();
     load::trim(&mut object);
+    if matches!(resource.kind.as_str(), "ReplicaSet" | "StatefulSet") {
+        only_selector(&mut object);
+    }
     Some(object)
+}
+
+/// The pods of these exist; what they would make is not wanted, only which pods are theirs.
+fn only_selector(set: &mut Value) {
+    let selector = set.pointer("/spec/selector").cloned().unwrap_or_default();
+    set["spec"] = json!({"replicas": 0, "selector": selector});
 }
 
 /// What the server said, or the innermost error: the outer ones say only that a request failed.

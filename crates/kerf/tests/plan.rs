@@ -101,6 +101,30 @@ fn files_directories_and_standard_input_come_to_the_same() {
 }
 
 #[test]
+fn pods_without_constraints_are_spread_by_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plain.json");
+    let template =
+        json!({"metadata": {"labels": {"app": "plain"}}, "spec": {"containers": [{"name": "c"}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "plain"},
+        "spec": {"replicas": 4, "selector": {"matchLabels": {"app": "plain"}}, "template": template},
+    });
+    fs::write(&file, deployment.to_string()).unwrap();
+    let config = r#"{"podTopologySpread": {"defaultConstraints": [
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}]}}"#;
+    let claims = |more: &[&str]| {
+        let files = ["-f", POOL, "-f", file.to_str().unwrap()];
+        let arguments: Vec<_> = files.iter().chain(more).copied().collect();
+        let plan = planned_json(&arguments);
+        let claims = plan["claims"].as_array().unwrap().iter();
+        claims.map(|claim| claim["pods"].as_array().unwrap().len()).collect::<Vec<_>>()
+    };
+    assert_eq!(claims(&[]), [4]);
+    assert_eq!(claims(&["--scheduler-config", config]), [2, 2]);
+}
+
+#[test]
 fn nothing_to_place_is_a_plan() {
     assert_eq!(planned(&["-f", POOL]), "No pod needs a place.\n");
 }
@@ -315,7 +339,7 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
         output(kerf(home.path(), &["snapshot", &format!("--output-file={path}")]));
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     let progress: Vec<_> = stderr.lines().collect();
-    assert_eq!(progress.len(), 11, "{stderr}");
+    assert_eq!(progress.len(), 15, "{stderr}");
     assert!(
         progress.contains(&"read 3 pods") && progress.contains(&"read 0 nodeclaims"),
         "{stderr}"

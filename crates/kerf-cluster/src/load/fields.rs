@@ -56,14 +56,15 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
         ],
     ),
     ("apps/v1", "DaemonSet", &[TEMPLATE]),
-    ("apps/v1", "Deployment", &[&["spec.replicas"], TEMPLATE]),
-    ("apps/v1", "ReplicaSet", &[&["spec.replicas"], TEMPLATE]),
+    ("apps/v1", "Deployment", &[&["spec.replicas", "spec.selector"], TEMPLATE]),
+    ("apps/v1", "ReplicaSet", &[&["spec.replicas", "spec.selector"], TEMPLATE]),
     (
         "apps/v1",
         "StatefulSet",
         &[
             &[
                 "spec.replicas",
+                "spec.selector",
                 "spec.ordinals",
                 "spec.volumeClaimTemplates.metadata.name",
                 "spec.volumeClaimTemplates.spec.storageClassName",
@@ -87,6 +88,8 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
         ],
     ),
     ("policy/v1", "PodDisruptionBudget", &[&["spec", "status.disruptionsAllowed"]]),
+    ("v1", "Service", &[&["spec.selector"]]),
+    ("v1", "ReplicationController", &[&["spec.selector"]]),
     ("v1", "Namespace", &[&[]]),
     (
         "v1",

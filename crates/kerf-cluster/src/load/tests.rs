@@ -98,8 +98,8 @@ fn what_cannot_be_read_is_named() {
 fn other_kinds_are_counted_and_their_contents_do_not_matter() {
     let other = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "data": 7});
     let loaded =
-        load(&[other("Secret"), other("Secret"), other("Service"), other("KWOKNodeClass")]);
-    assert_eq!(loaded.passed_over, [("Secret".into(), 2), ("Service".into(), 1)].into());
+        load(&[other("Secret"), other("Secret"), other("ConfigMap"), other("KWOKNodeClass")]);
+    assert_eq!(loaded.passed_over, [("Secret".into(), 2), ("ConfigMap".into(), 1)].into());
 }
 
 #[test]

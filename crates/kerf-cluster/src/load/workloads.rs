@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, ReplicaSet, StatefulSet},
+        apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec, StatefulSet},
         batch::v1::Job,
         core::v1::{
             PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource,
             Pod, PodTemplateSpec, Volume,
         },
     },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference},
 };
 use kube_core::{Resource, ResourceExt};
 
@@ -19,6 +19,7 @@ use crate::{Cluster, Key};
 
 /// Kubernetes puts it on the pods of a Deployment; spread constraints tell revisions apart by it.
 const TEMPLATE_HASH: &str = "pod-template-hash";
+const PLANNED: &str = "planned";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
@@ -34,6 +35,8 @@ pub(super) struct Workload {
     first: i32,
     template: PodTemplateSpec,
     claims: Vec<PersistentVolumeClaim>,
+    /// Of a Deployment: the set that would stand between it and its pods selects by this.
+    selector: Option<LabelSelector>,
 }
 
 /// What a workload was turned into.
@@ -64,6 +67,9 @@ impl Workloads {
             let pods = workload.make_pods();
             if !pods.is_empty() {
                 expanded.push(Expanded { kind, workload: key, pods: pods.len() });
+            }
+            if let Some(set) = workload.replica_set() {
+                cluster.apply_if_missing(set);
             }
             for claim in pods.iter().flat_map(|pod| workload.claims_of(pod)) {
                 cluster.apply_if_missing(claim);
@@ -150,7 +156,24 @@ impl Workload {
             first: 0,
             template,
             claims: Vec::new(),
+            selector: None,
         }
+    }
+
+    fn replica_set(&self) -> Option<ReplicaSet> {
+        let mut selector = self.selector.clone()?;
+        let labels = selector.match_labels.get_or_insert_default();
+        labels.insert(TEMPLATE_HASH.to_owned(), PLANNED.to_owned());
+        Some(ReplicaSet {
+            metadata: ObjectMeta {
+                name: Some(format!("{}-{PLANNED}", self.reference.name)),
+                namespace: self.metadata.namespace.clone(),
+                uid: Some(self.reference.uid.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(ReplicaSetSpec { selector, ..ReplicaSetSpec::default() }),
+            status: None,
+        })
     }
 
     fn key(&self) -> Key {
@@ -170,7 +193,7 @@ impl Workload {
         let labels = metadata.labels.get_or_insert_default();
         match self.kind {
             "Deployment" => {
-                labels.insert(TEMPLATE_HASH.to_owned(), "planned".to_owned());
+                labels.insert(TEMPLATE_HASH.to_owned(), PLANNED.to_owned());
             }
             "StatefulSet" => {
                 labels.insert(POD_NAME.to_owned(), name.clone());
@@ -209,7 +232,10 @@ impl Workload {
 impl From<Deployment> for Workload {
     fn from(deployment: Deployment) -> Self {
         let spec = deployment.spec.clone().unwrap_or_default();
-        Self::new("Deployment", &deployment, spec.replicas, spec.template)
+        Self {
+            selector: Some(spec.selector),
+            ..Self::new("Deployment", &deployment, spec.replicas, spec.template)
+        }
     }
 }
 

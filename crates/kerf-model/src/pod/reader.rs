@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as k8s;
 
 use super::{Constraints, Pod, PodError};
+use crate::default_spread::{DefaultConstraint, Workloads, add_default_spread};
 use crate::labels::KnownLabels;
 
 /// Reads the pods of a cluster and keeps equal constraints once: the pods of a workload share them, and they are most
@@ -13,16 +14,31 @@ use crate::labels::KnownLabels;
 #[derive(Debug)]
 pub struct PodReader<'a> {
     labels: &'a KnownLabels,
+    default_spread: Vec<DefaultConstraint>,
+    workloads: Workloads,
     constraints: HashSet<Arc<Constraints>>,
 }
 
 impl<'a> PodReader<'a> {
     pub fn new(labels: &'a KnownLabels) -> Self {
-        Self { labels, constraints: HashSet::new() }
+        Self {
+            labels,
+            default_spread: Vec::new(),
+            workloads: Workloads::default(),
+            constraints: HashSet::new(),
+        }
+    }
+
+    /// Gives these constraints to pods that bring none and belong to one of the workloads.
+    pub fn spreading(mut self, by: Vec<DefaultConstraint>, workloads: Workloads) -> Self {
+        self.default_spread = by;
+        self.workloads = workloads;
+        self
     }
 
     pub fn read(&mut self, pod: &k8s::Pod) -> Result<Pod, PodError> {
         let mut pod = Pod::from_api(pod, self.labels)?;
+        add_default_spread(&mut pod, &self.default_spread, &self.workloads);
         match self.constraints.get(&pod.constraints) {
             Some(known) => pod.constraints = Arc::clone(known),
             None => {

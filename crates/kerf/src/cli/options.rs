@@ -3,6 +3,7 @@
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::ArgMatches;
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use kerf_api::GoDuration;
 use kerf_controllers::{
     Settings,
@@ -58,14 +59,6 @@ impl Options {
         }
         values.parse::<i64>(&flags::MEMORY_LIMIT)?;
 
-        let spread = values.text(&flags::SCHEDULER_CONFIG);
-        let default_spread = parse_default_spread(&spread.text).map_err(|e| spread.refuse(e))?;
-        if !default_spread.is_empty() {
-            warnings.push(
-                "--scheduler-config: Kerf does not apply default spread constraints yet".into(),
-            );
-        }
-
         let settings = Settings {
             metrics_port: values.parse(&flags::METRICS_PORT)?,
             health_probe_port: values.parse(&flags::HEALTH_PROBE_PORT)?,
@@ -85,7 +78,7 @@ impl Options {
             preference_policy: values.preference_policy()?,
             min_values_policy: values.min_values_policy()?,
             gates,
-            default_spread,
+            default_spread: values.default_spread()?,
             churn: ChurnControls {
                 utilization_threshold: values.parse(&flags::UTILIZATION_THRESHOLD)?,
                 price_improvement_factor: values.parse(&flags::PRICE_IMPROVEMENT_FACTOR)?,
@@ -157,6 +150,11 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
             "BestEffort" => Some(MinValuesPolicy::BestEffort),
             _ => None,
         })
+    }
+
+    pub(super) fn default_spread(&self) -> Result<Vec<TopologySpreadConstraint>, InvalidValue> {
+        let document = self.text(&flags::SCHEDULER_CONFIG);
+        parse_default_spread(&document.text).map_err(|error| document.refuse(error))
     }
 
     pub(super) fn instance_types_file(&self) -> Option<PathBuf> {

@@ -38,10 +38,11 @@ pub(crate) struct SnapshotOptions {
 }
 
 /// Those flags of the operator that change where pods go.
-const SCHEDULING: [&Flag; 4] = [
+const SCHEDULING: [&Flag; 5] = [
     &flags::PREFERENCE_POLICY,
     &flags::MIN_VALUES_POLICY,
     &flags::FEATURE_GATES,
+    &flags::SCHEDULER_CONFIG,
     &flags::INSTANCE_TYPES_FILE_PATH,
 ];
 
@@ -141,6 +142,7 @@ impl PlanOptions {
                 preference_policy: values.preference_policy()?,
                 min_values_policy: values.min_values_policy()?,
                 gates,
+                default_spread: values.default_spread()?,
                 instance_types_file: values.instance_types_file(),
                 ..Settings::default()
             },

@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Key, NodeClass, Objects};
+use crate::{Cluster, Delta, Key, NodeClass, Objects, pods};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -103,16 +103,16 @@ kinds! {
     Pod in pods by reindex_pod,
     DaemonSet in daemon_sets,
     PodDisruptionBudget in budgets,
-    Namespace in namespaces,
-    PersistentVolume in volumes,
-    PersistentVolumeClaim in volume_claims,
-    StorageClass in storage_classes,
-    CSINode in csi_nodes,
+    Namespace in namespaces by reindex_namespace,
+    PersistentVolume in volumes by reindex_storage,
+    PersistentVolumeClaim in volume_claims by reindex_storage,
+    StorageClass in storage_classes by reindex_storage,
+    CSINode in csi_nodes by reindex_csi_node,
     VolumeAttachment in attachments by reindex_attachment,
-    Service in services,
-    ReplicationController in replication_controllers,
-    ReplicaSet in replica_sets,
-    StatefulSet in stateful_sets,
+    Service in services by reindex_workload,
+    ReplicationController in replication_controllers by reindex_workload,
+    ReplicaSet in replica_sets by reindex_workload,
+    StatefulSet in stateful_sets by reindex_workload,
 }
 
 impl Kind for NodeClass {
@@ -141,16 +141,43 @@ fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {
     if delta.after.is_none() {
         cluster.marks.forget(&delta.key.name);
     }
+    let ids = delta.both().map(|claim| Some(claim?.status.as_ref()?.provider_id.as_str()));
+    cluster.claim_changed(&delta.key.name, ids);
 }
 
 fn reindex_node(cluster: &mut Cluster, delta: &Delta<Node>) {
     move_entry(&mut cluster.nodes_by_provider_id, delta, |node| {
         node.spec.as_ref()?.provider_id.as_deref()
     });
+    let ids = delta.both().map(|node| node?.spec.as_ref()?.provider_id.as_deref());
+    cluster.node_changed(&delta.key.name, ids);
 }
 
 fn reindex_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
     move_entry(&mut cluster.pods_by_node, delta, |pod| pod.spec.as_ref()?.node_name.as_deref());
+    if delta.after.as_deref().is_some_and(pods::is_provisionable) {
+        cluster.waiting_pods.insert(delta.key.clone());
+    } else {
+        cluster.waiting_pods.remove(&delta.key);
+    }
+    let nodes = delta.both().map(|pod| pod?.spec.as_ref()?.node_name.as_deref());
+    cluster.pod_changed(&delta.key, nodes);
+}
+
+fn reindex_csi_node(cluster: &mut Cluster, delta: &Delta<CSINode>) {
+    cluster.volume_limits_changed(&delta.key.name);
+}
+
+fn reindex_storage<K>(cluster: &mut Cluster, _: &Delta<K>) {
+    cluster.volumes_changed();
+}
+
+fn reindex_workload<K>(cluster: &mut Cluster, _: &Delta<K>) {
+    cluster.workloads_changed();
+}
+
+fn reindex_namespace(cluster: &mut Cluster, _: &Delta<Namespace>) {
+    cluster.namespaces_changed();
 }
 
 fn reindex_attachment(cluster: &mut Cluster, delta: &Delta<VolumeAttachment>) {

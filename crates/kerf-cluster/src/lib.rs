@@ -19,6 +19,7 @@ mod spread;
 mod storage;
 mod totals;
 pub mod view;
+mod views;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,6 +39,7 @@ use kerf_api::{NodeClaim, NodePool};
 
 use marks::Marks;
 use reservations::Reservations;
+use views::Views;
 
 pub use changes::{Change, Kind};
 pub use node_class::NodeClass;
@@ -69,6 +71,9 @@ pub struct Cluster {
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     attachments_by_node: BTreeMap<String, BTreeSet<Key>>,
     marks: Marks,
+    /// Those that kube-scheduler gave up on and a new node could help.
+    waiting_pods: BTreeSet<Key>,
+    views: Views,
     reservations: Reservations,
 }
 

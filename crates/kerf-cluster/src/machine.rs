@@ -43,11 +43,14 @@ impl Cluster {
     /// Every node, and every launched claim whose node has yet to appear.
     pub fn machines(&self) -> impl Iterator<Item = Machine<'_>> {
         let nodes = self.nodes.values().map(|node| self.machine_of(node));
-        let in_flight = self.claims.values().filter(|claim| {
-            let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
-            !provider_id.is_empty() && self.nodes_of(provider_id).next().is_none()
-        });
-        nodes.chain(in_flight.map(|claim| self.machine(None, Some(claim))))
+        nodes.chain(self.claims.values().filter_map(|claim| self.in_flight(claim)))
+    }
+
+    /// The machine of a launched claim whose node has yet to appear.
+    pub(crate) fn in_flight<'a>(&'a self, claim: &'a Arc<NodeClaim>) -> Option<Machine<'a>> {
+        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let launched = !provider_id.is_empty() && self.nodes_of(provider_id).next().is_none();
+        launched.then(|| self.machine(None, Some(claim)))
     }
 
     pub fn machine_of<'a>(&'a self, node: &'a Arc<Node>) -> Machine<'a> {

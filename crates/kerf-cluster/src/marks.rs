@@ -40,18 +40,28 @@ impl Cluster {
     /// pool does without it. `None` if that changes nothing.
     pub fn mark_for_deletion(&mut self, claim: &str) -> Option<Change> {
         let change = self.claim_as_it_is(claim)?;
-        self.marks.leaving.insert(claim.to_owned()).then_some(change)
+        let is_new = self.marks.leaving.insert(claim.to_owned());
+        self.mark_changed(claim);
+        is_new.then_some(change)
     }
 
     /// Takes a mark back. A deletion that has begun is not undone by it.
     pub fn unmark_for_deletion(&mut self, claim: &str) -> Option<Change> {
         let change = self.claim_as_it_is(claim)?;
-        self.marks.leaving.remove(claim).then_some(change)
+        let was_marked = self.marks.leaving.remove(claim);
+        self.mark_changed(claim);
+        was_marked.then_some(change)
     }
 
     /// Whether it was marked here; [`Machine::is_leaving`](crate::machine::Machine::is_leaving) says whether it goes at all.
     pub fn is_marked_for_deletion(&self, claim: &str) -> bool {
         self.marks.leaving.contains(claim)
+    }
+
+    fn mark_changed(&mut self, claim: &str) {
+        let status = self.claims.named(claim).and_then(|claim| claim.status.as_ref());
+        let provider_id = status.map(|status| status.provider_id.clone());
+        self.claim_changed(claim, [provider_id.as_deref(), None]);
     }
 
     /// The object is the same before and after, but what it means has changed, and controllers want to know.

@@ -46,6 +46,11 @@ impl<K> Delta<K> {
     pub fn either(&self) -> Option<&Arc<K>> {
         self.after.as_ref().or(self.before.as_ref())
     }
+
+    /// Before and after.
+    pub(crate) fn both(&self) -> [Option<&K>; 2] {
+        [self.before.as_deref(), self.after.as_deref()]
+    }
 }
 
 /// All objects of one kind, in the order of their keys.

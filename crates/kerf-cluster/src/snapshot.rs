@@ -42,15 +42,15 @@ impl Cluster {
         now: Timestamp,
     ) -> Result<Taken, Unreadable> {
         let mut reader = self.pod_reader(&known);
-        let nodes = self.node_views(&mut reader)?;
+        let nodes = self.node_views(&known, &mut reader)?;
         let daemons = self.daemon_sets.values().map(|daemon| view::daemon_view(daemon, &known));
         let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;
-        let volumes = Arc::new(self.volumes_view(&known)?);
-        let namespaces = Arc::new(self.namespace_labels());
+        let volumes = self.shared_volumes(&known)?;
+        let namespaces = self.shared_namespaces();
         let (mut pods, mut left_out) = (Vec::new(), Vec::new());
         for pod in self.pods_to_place(now) {
-            match reader.read(&pod) {
-                Ok(pod) => pods.push(Arc::new(pod)),
+            match self.pod_view(&pod, &known, &mut reader) {
+                Ok(pod) => pods.push(pod),
                 Err(error) => left_out.push(error),
             }
         }

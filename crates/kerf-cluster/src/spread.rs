@@ -14,6 +14,7 @@ impl Cluster {
     /// for that, so from now on it counts as listed only with them.
     pub fn spread_by_default(&mut self, constraints: Vec<TopologySpreadConstraint>) {
         self.default_spread = constraints;
+        self.workloads_changed();
     }
 
     /// Whether Services and the controllers of pods matter.

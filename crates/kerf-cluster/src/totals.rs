@@ -12,13 +12,10 @@ impl Cluster {
     pub fn pool_resources(&self, pool: &str) -> Result<Resources, UnreadableMachine> {
         let zeros = ALWAYS_NAMED.into_iter().map(|name| (name, Quantity::ZERO));
         let mut total: Resources = zeros.collect();
-        let one = Resources::new().with("nodes", Quantity::from_units(1));
-        for machine in self.machines() {
-            if machine.pool() == Some(pool) && !machine.is_leaving() {
-                total.add(&machine.capacity()?);
-                total.add(&one);
-            }
-        }
+        let (amounts, machines) = self.pool_total(pool)?;
+        total.add(&amounts);
+        let nodes = i64::try_from(machines).unwrap_or(i64::MAX);
+        total.add(&Resources::new().with("nodes", Quantity::from_units(nodes)));
         Ok(total)
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
 use kerf_api::{NodePool, NodeSelectorRequirement};
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Operator, Requirement, Requirements, Resources,
-    pod::{PodError, PodReader, with_limits_as_requests},
+    pod::{PodError, with_limits_as_requests},
     requirement::UnknownOperator,
     resources::ResourcesError,
     snapshot::{self, Pool},
@@ -36,23 +36,16 @@ pub enum Unreadable {
 }
 
 impl Cluster {
-    /// Every machine with its pods.
-    pub fn node_views(
-        &self,
-        reader: &mut PodReader<'_>,
-    ) -> Result<Vec<Arc<snapshot::Node>>, Unreadable> {
-        self.machines().map(|machine| self.node_view(machine, reader).map(Arc::new)).collect()
-    }
-
-    fn node_view(
+    /// A machine with its pods, each seen through `pod_view`.
+    pub(crate) fn node_view(
         &self,
         machine: Machine<'_>,
-        reader: &mut PodReader<'_>,
+        mut pod_view: impl FnMut(&core::Pod) -> Result<Arc<kerf_model::Pod>, PodError>,
     ) -> Result<snapshot::Node, Unreadable> {
         let name = machine.name();
         let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
         let on_node = on_node.filter(|pod| !pods::is_terminal(pod));
-        let on_node = on_node.map(|pod| reader.read(pod).map(Arc::new));
+        let on_node = on_node.map(|pod| pod_view(pod));
         Ok(snapshot::Node {
             claim: machine.claim.map(|claim| claim.name_any()),
             pool: machine.pool().map(str::to_owned),
@@ -77,7 +70,7 @@ impl Cluster {
 
     /// Pods that need a place: those without one, and those that are about to lose theirs.
     pub fn pods_to_place(&self, now: Timestamp) -> Vec<Arc<core::Pod>> {
-        let pending = self.pods.values().filter(|pod| pods::is_provisionable(pod)).cloned();
+        let pending = self.waiting_pods.iter().filter_map(|key| self.pods.get(key)).cloned();
         let leaving = self.nodes.values().filter(|node| self.machine_of(node).is_leaving());
         let on_leaving = leaving
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
@@ -183,6 +176,11 @@ mod tests {
         .unwrap()
     }
 
+    fn views(cluster: &Cluster) -> Vec<Arc<snapshot::Node>> {
+        let known = KnownLabels::default();
+        cluster.node_views(&known, &mut cluster.pod_reader(&known)).unwrap()
+    }
+
     fn taint_keys(node: &snapshot::Node) -> Vec<&str> {
         node.taints.iter().map(|taint| taint.key.as_str()).collect()
     }
@@ -191,7 +189,7 @@ mod tests {
     fn a_claim_in_flight_is_seen_by_its_promise() {
         let mut cluster = Cluster::default();
         cluster.apply(claim());
-        let views = cluster.node_views(&mut PodReader::new(&KnownLabels::default())).unwrap();
+        let views = views(&cluster);
         let [view] = views.as_slice() else { panic!("{views:?}") };
         assert_eq!((view.name.as_str(), view.exists, view.initialized), ("c", false, false));
         assert_eq!(view.pool.as_deref(), Some("default"));
@@ -209,7 +207,7 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(claim());
         cluster.apply(node(&registered, &taints, &json!({"cpu": "3", "gpu": "0"})));
-        let views = cluster.node_views(&mut PodReader::new(&KnownLabels::default())).unwrap();
+        let views = views(&cluster);
         let [view] = views.as_slice() else { panic!("{views:?}") };
         assert_eq!((view.name.as_str(), view.exists, view.initialized), ("n", true, false));
         assert_eq!(taint_keys(view), ["dedicated"]);
@@ -224,7 +222,7 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(claim());
         cluster.apply(node(&labels, &taints, &json!({"cpu": "3"})));
-        let views = cluster.node_views(&mut PodReader::new(&KnownLabels::default())).unwrap();
+        let views = views(&cluster);
         assert_eq!(taint_keys(&views[0]), ["cni"]);
         assert!(views[0].allocatable.get("gpu").is_none());
     }

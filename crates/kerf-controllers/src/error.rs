@@ -19,6 +19,10 @@ pub(crate) enum Error {
         "NodePool {pool} has as many nodes as its limits.nodes allows; raise it, or wait until one is gone"
     )]
     NodeLimit { pool: String },
+    #[error(
+        "NodePool {pool} has {used} of resource {resource} and its limit is {limit}; raise it, or wait until a node is gone"
+    )]
+    LimitExceeded { pool: String, resource: String, used: String, limit: String },
     #[error("creating a NodeClaim of NodePool {pool}: the pool is gone, or no longer ours")]
     PoolGone { pool: String },
     #[error("annotation {annotation} of {object} is not an RFC 3339 time: {value:?}")]

@@ -4,10 +4,20 @@ mod batcher;
 mod claims;
 mod snapshot;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use kerf_api::{NodeClaim, taints};
-use kerf_cluster::{Change, pods};
+use futures::{StreamExt, stream};
+use kerf_api::{
+    NodeClaim, NodePool,
+    conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
+    taints,
+};
+use kerf_cluster::{Change, Key, pods, view::Unreadable};
+use kerf_model::Resources;
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Placement, Plan, PlannedClaim};
 use kube::ResourceExt;
@@ -18,14 +28,15 @@ use crate::{
     claim_creation::Permit,
     context::Context,
     error::{Error, Result},
-    static_capacity,
 };
 
 pub(crate) use batcher::Batcher;
 pub(crate) use snapshot::all_pools;
 
-/// Pods without a node are looked at again this often: prices, limits and instance types change without an event.
+/// How often pods that need a place are looked at when nothing happens.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// Requests in flight while claims are created.
+const CREATED_AT_ONCE: usize = 16;
 
 /// Opens a batch when a pod wants a node or a node is about to lose its pods.
 pub(crate) fn notice(batcher: &Batcher, change: &Change) {
@@ -51,31 +62,30 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change) {
 
 pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
     let batching = context.settings.batching;
-    let mut pending = false;
+    let mut promises = Promises::default();
+    let mut patience = None;
     loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = batcher.batch(batching.idle, batching.max) => {}
-            () = tokio::time::sleep(TRY_AGAIN), if pending => {}
-        }
         // A batch that meets an unsynced index waits for it; it is never dropped.
+        let batch = async {
+            batcher.batch(batching.idle, batching.max, patience).await;
+            launched(&context).await;
+        };
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = launched(&context) => {}
+            () = batch => {}
         }
-        pending = match provision(&context).await {
-            Ok(pending) => pending,
-            Err(error) => {
-                error!(controller = "provisioner", %error, "provisioning failed");
-                true
-            }
-        };
+        let provisioned = provision(&context, &mut promises).await;
+        let pods_wait = provisioned.unwrap_or_else(|error| {
+            error!(controller = "provisioner", %error, "provisioning failed");
+            true
+        });
+        patience = pods_wait.then_some(TRY_AGAIN);
     }
 }
 
-/// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice.
+/// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice. A claim
+/// whose launch has failed and is tried again keeps nobody waiting: see [`Promises`].
 async fn launched(context: &Context) {
     let mut poll = tokio::time::interval(Duration::from_millis(100));
     while !is_synced(context) {
@@ -83,13 +93,10 @@ async fn launched(context: &Context) {
     }
 }
 
-/// Whether every claim has its instance.
+/// Whether every claim has its instance, or has failed to get one.
 pub(crate) fn is_synced(context: &Context) -> bool {
-    let cluster = context.index.read();
-    !cluster
-        .claims()
-        .values()
-        .any(|claim| is_unlaunched(context, claim) && !static_capacity::has_failed(&cluster, claim))
+    let is_awaited = |claim: &Arc<NodeClaim>| is_unlaunched(context, claim) && !has_failed(claim);
+    !context.index.read().claims().values().any(is_awaited)
 }
 
 fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
@@ -98,30 +105,82 @@ fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
         && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
 }
 
-/// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: they are looked at
-/// again even if all of them got a claim, because a claim can come to nothing without another event on a pod.
-async fn provision(context: &Context) -> Result<bool> {
-    let Some(snapshot) = snapshot::take(context).await? else { return Ok(false) };
+fn has_failed(claim: &NodeClaim) -> bool {
+    claim.condition(LAUNCHED).is_some_and(|launched| launched.reason != AWAITING_RECONCILIATION)
+}
+
+/// The pods that claims were created for. While such a claim has no instance there is nothing that its pods could be
+/// planned on, and they must not get a second one.
+#[derive(Debug, Default)]
+struct Promises(BTreeMap<String, Vec<Key>>);
+
+impl Promises {
+    fn make(&mut self, claim: String, planned: &PlannedClaim) {
+        let keys = planned.pods.iter().map(|pod| Key::namespaced(&pod.namespace, &pod.name));
+        self.0.insert(claim, keys.collect());
+    }
+
+    /// Forgets claims that are launched or gone; the pods of the others.
+    fn outstanding(&mut self, context: &Context) -> BTreeSet<Key> {
+        let cluster = context.index.read();
+        self.0.retain(|claim, _| {
+            cluster.claims().named(claim).is_some_and(|claim| is_unlaunched(context, claim))
+        });
+        self.0.values().flatten().cloned().collect()
+    }
+}
+
+/// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at
+/// again until it runs, because a claim may come to nothing, and prices, limits and instance types change without an event.
+async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
+    let elsewhere = promises.outstanding(context);
+    let Some(snapshot) = snapshot::take(context, &elsewhere).await? else {
+        return Ok(!elsewhere.is_empty());
+    };
     let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
     publish_placements(context, &plan.placements);
     publish_failures(context, &plan);
-    for planned in &plan.claims {
-        // One claim that cannot be created does not keep the others from it.
-        if let Err(error) = create(context, planned).await {
-            error!(controller = "provisioner", pool = planned.pool.name, %error, "claim was not created");
+    let creating: Vec<_> = plan.claims.iter().map(|planned| create(context, planned)).collect();
+    let mut created = stream::iter(creating).buffered(CREATED_AT_ONCE);
+    let mut planned = plan.claims.iter();
+    while let (Some(created), Some(planned)) = (created.next().await, planned.next()) {
+        match created {
+            Ok(claim) => promises.make(claim, planned),
+            // One claim that cannot be created does not keep the others from it.
+            Err(error) => {
+                let pool = &planned.pool.name;
+                error!(controller = "provisioner", pool, %error, "claim was not created");
+            }
         }
     }
     Ok(true)
 }
 
-async fn create(context: &Context, planned: &PlannedClaim) -> Result<()> {
+/// Creates the claim; returns its name.
+async fn create(context: &Context, planned: &PlannedClaim) -> Result<String> {
     let (permit, claim) = prepare(context, planned)?;
-    let created = permit.create(claim, "provisioned").await?;
-    publish_planned(context, planned, &created.name_any());
-    Ok(())
+    let name = permit.create(claim, "provisioned").await?.name_any();
+    publish_planned(context, planned, &name);
+    Ok(name)
 }
 
-/// The claim that was planned, with permission to create it.
+/// The plan kept the limits as it saw them; the pool may have got less since, or more nodes from elsewhere.
+fn check_limits(context: &Context, pool: &NodePool) -> Result<()> {
+    let used = context.index.read().pool_resources(&pool.name_any()).map_err(Unreadable::from)?;
+    let limits = Resources::from_api(&pool.spec.limits)
+        .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?;
+    let over = limits.iter().find(|(resource, limit)| used.amount(resource) > *limit);
+    over.map_or(Ok(()), |(resource, limit)| {
+        Err(Error::LimitExceeded {
+            pool: pool.name_any(),
+            resource: resource.to_owned(),
+            used: used.amount(resource).to_string(),
+            limit: limit.to_string(),
+        })
+    })
+}
+
+/// The claim that was planned, with permission to create it if its pool still has room.
 pub(crate) fn prepare<'a>(
     context: &'a Context,
     planned: &PlannedClaim,
@@ -129,6 +188,7 @@ pub(crate) fn prepare<'a>(
     let name = || planned.pool.name.clone();
     let pool =
         context.managed_pool(&planned.pool.name).ok_or_else(|| Error::PoolGone { pool: name() })?;
+    check_limits(context, &pool)?;
     let known = context.known_labels();
     let claim = claims::build(&pool, planned, &known, context.provider.label_rules());
     let permit =
@@ -182,6 +242,6 @@ fn pod_object(
     context: &Context,
     pod: &kerf_model::Pod,
 ) -> Option<Arc<k8s_openapi::api::core::v1::Pod>> {
-    let key = kerf_cluster::Key::namespaced(&pod.namespace, &pod.name);
+    let key = Key::namespaced(&pod.namespace, &pod.name);
     context.index.read().pods().get(&key).cloned()
 }

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kerf_api::{
     NodeClaim, NodePool,
-    conditions::{AWAITING_RECONCILIATION, Conditioned, DISRUPTION_REASON, LAUNCHED, READY},
+    conditions::{Conditioned, DISRUPTION_REASON, READY},
     labels,
 };
 use kerf_cluster::{Change, Cluster, Delta, machine::Machine, reservations::Stage, view};
@@ -142,14 +142,6 @@ pub(crate) fn of_template(pool: Arc<Pool>) -> PlannedClaim {
         price: Price::ZERO,
         min_values_relaxed: false,
     }
-}
-
-/// Whether this is a claim of a static pool whose launch has failed. Nobody need wait for it: no pod was promised to it, and
-/// it is tried for as long as its pool wants it.
-pub(crate) fn has_failed(cluster: &Cluster, claim: &NodeClaim) -> bool {
-    let pool = claim.labels().get(labels::NODE_POOL).and_then(|name| cluster.pools().named(name));
-    let tried = claim.condition(LAUNCHED).is_some_and(|it| it.reason != AWAITING_RECONCILIATION);
-    tried && !claim.is_true(LAUNCHED) && pool.is_some_and(|pool| pool.is_static())
 }
 
 /// Deletes what is too much. Budgets have no say, because the user asked for it; the drains that follow honour what drains do.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::catalogue::satisfies_min_values;
 use crate::instance_type::InstanceType;
 use crate::labels::{INITIALIZED, KnownLabels, Labels, NODE_POOL, REGISTERED};
 use crate::pod::Pod;
@@ -83,6 +84,36 @@ impl Pool {
         all.extend(own);
         all
     }
+}
+
+impl Pool {
+    /// Whether anything can be launched from it, for whatever pod: types that meet the template, and can be bought.
+    pub fn launchable(&self, labels: &KnownLabels) -> Result<(), NothingToLaunch> {
+        let template = self.template_requirements();
+        let suits = |instance_type: &&Arc<InstanceType>| {
+            instance_type.requirements().intersects(&template).is_ok()
+                && instance_type.cheapest(&template, labels).is_some()
+        };
+        let types: Vec<_> = self.instance_types.iter().filter(suits).cloned().collect();
+        if types.is_empty() {
+            return Err(NothingToLaunch::NoInstanceType);
+        }
+        match satisfies_min_values(&types, &template) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(NothingToLaunch::TooFewValues),
+        }
+    }
+}
+
+/// Why a pool cannot launch anything. The messages are Karpenter's, for the sake of alerts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NothingToLaunch {
+    #[error("NodePool requirements filtered out all compatible available instance types")]
+    NoInstanceType,
+    #[error(
+        "NodePool requirements filtered out all compatible available instance types due to minValues incompatibility"
+    )]
+    TooFewValues,
 }
 
 impl Node {

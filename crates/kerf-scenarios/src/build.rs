@@ -1,12 +1,12 @@
 //! Objects for stories, with everything left out that a story does not talk about.
 
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{DaemonSet, Deployment},
     core::v1::{PersistentVolumeClaim, Pod},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
-use kerf_api::{KwokNodeClass, NodePool};
+use kerf_api::{KwokNodeClass, NodeClaim, NodePool};
 use serde_json::{Value, json};
 
 /// A pool of on-demand Linux machines that are left alone once they run, with `changes` merged into its spec.
@@ -42,6 +42,33 @@ pub fn deployment(name: &str, replicas: u32, changes: &Value) -> Deployment {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec(changes)},
+        },
+    }))
+}
+
+/// A claim that no pool asked for, with `changes` merged into its spec.
+pub fn claim(name: &str, changes: &Value) -> NodeClaim {
+    let mut spec = json!({
+        "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+        "requirements": [
+            {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+            {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+        ],
+    });
+    merge(&mut spec, changes);
+    object(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name}, "spec": spec,
+    }))
+}
+
+/// Pods of one CPU each, one on every node, with `changes` merged into the spec of the pods.
+pub fn daemon_set(name: &str, changes: &Value) -> DaemonSet {
+    object(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
             "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec(changes)},
         },

@@ -1,25 +1,39 @@
 //! The stories, by chapter.
 
 pub mod churn_controls;
+pub mod conditions;
+pub mod crashes;
 pub mod disruption;
+pub mod draining;
 pub mod faults;
+pub mod launching;
 pub mod life_of_a_node;
+pub mod limits;
+pub mod pools;
+pub mod provisioning;
+pub mod repair;
 pub mod static_capacity;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, NodePool,
     conditions::{Conditioned, READY},
 };
 use kerf_cluster::pods;
+use kube::ResourceExt;
 use serde_json::json;
 
-use crate::{World, build};
+use crate::{World, build, world::Kind};
 
 /// A pool that is ready for pods.
-pub(crate) async fn with_pool(world: &World, changes: &serde_json::Value) -> kerf_api::NodePool {
+pub(crate) async fn with_pool(world: &World, changes: &serde_json::Value) -> NodePool {
     world.create(build::node_class("default", &json!({}))).await;
-    let pool = world.create(build::pool("default", changes)).await;
+    ready_pool(world, build::pool("default", changes)).await
+}
+
+/// Creates a pool and waits until it is ready.
+pub(crate) async fn ready_pool(world: &World, pool: NodePool) -> NodePool {
+    let pool = world.create(pool).await;
     world
         .until("the pool is ready", async |world: &World| {
             let pool = world.get(&pool).await.ok_or("the pool is gone")?;
@@ -31,12 +45,59 @@ pub(crate) async fn with_pool(world: &World, changes: &serde_json::Value) -> ker
 /// All pods run; how many there are.
 pub(crate) async fn all_run(world: &World, count: usize) -> Result<Vec<Pod>, String> {
     let all = world.list::<Pod>().await;
-    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
-    let running = all.iter().filter(|pod| phase(pod).as_deref() == Some("Running")).count();
+    let running = all.iter().filter(|pod| is_running(pod)).count();
     if running == count && all.len() == count {
         Ok(all)
     } else {
         Err(format!("{running} of {} pods run, {count} are wanted", all.len()))
+    }
+}
+
+pub(crate) fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}
+
+/// The pod, if it runs.
+pub(crate) async fn runs(world: &World, pod: &Pod) -> Result<Pod, String> {
+    let pod = world.get(pod).await.ok_or("the pod is gone")?;
+    if is_running(&pod) { Ok(pod) } else { Err(format!("{:?}", pod.status)) }
+}
+
+/// Waits until the pod runs, and gives its node.
+pub(crate) async fn node_of(world: &World, pod: &Pod) -> Node {
+    let pod = world.until("the pod runs", async |world: &World| runs(world, pod).await).await;
+    let nodes = world.list::<Node>().await;
+    let node = nodes.into_iter().find(|node| pods::node_name(&pod) == Some(&node.name_any()));
+    node.unwrap_or_else(|| panic!("the pod runs on a node that is not there: {:?}", pod.spec))
+}
+
+/// What the operator said about an object, under this reason.
+pub(crate) async fn told<K: Kind>(
+    world: &World,
+    reason: &str,
+    about: &K,
+) -> Result<String, String> {
+    let events = world.list::<Event>().await;
+    let told = events.into_iter().find(|event| {
+        event.reason.as_deref() == Some(reason)
+            && event.involved_object.name == about.meta().name
+            // kube-scheduler says FailedScheduling as well.
+            && event.source.as_ref().and_then(|source| source.component.as_deref()) == Some("karpenter")
+    });
+    told.and_then(|event| event.message).ok_or_else(|| format!("no event {reason}"))
+}
+
+/// Waits until a condition has this status; gives its reason and message.
+pub(crate) fn condition<K: Kind + Conditioned>(
+    object: &K,
+    kind: &str,
+    status: &str,
+) -> impl AsyncFnMut(&World) -> Result<String, String> {
+    async move |world: &World| {
+        let object = world.get(object).await.ok_or("it is gone")?;
+        let condition = object.condition(kind).ok_or_else(|| format!("no condition {kind}"))?;
+        let text = format!("{}: {}", condition.reason, condition.message);
+        if condition.status == status { Ok(text) } else { Err(text) }
     }
 }
 

@@ -1,19 +1,22 @@
 //! The operator is killed between any two of its calls and started again, and nothing is lost.
 
 use kerf_controllers::Settings;
-use kerf_scenarios::{World, scenarios::life_of_a_node::from_pending_pod_to_nothing};
+use kerf_scenarios::{
+    World,
+    scenarios::{crashes::from_one_node_to_another, life_of_a_node::from_pending_pod_to_nothing},
+};
 use kerf_testbed::{EventLog, Faults, Testbed, Write};
 
-/// Plays the life of one node with an operator that dies after `calls` calls; returns what was written and how many
-/// calls the mortal operator made.
-fn play(seed: u64, calls: Option<u64>) -> (EventLog, u64) {
+/// Plays a story with an operator that dies after `calls` calls; returns what was written and how many calls the mortal
+/// operator made.
+fn play(seed: u64, calls: Option<u64>, story: impl AsyncFnOnce(&World)) -> (EventLog, u64) {
     let played = Testbed::in_virtual_time(async {
         let faults = Faults::seeded(seed);
         if let Some(calls) = calls {
             faults.stop_after(calls);
         }
         let world = World::with_mortal_operator(seed, Settings::default(), &faults);
-        from_pending_pod_to_nothing(&world).await;
+        story(&world).await;
         (world.event_log(), faults.calls())
     });
     played.expect("a runtime can be made")
@@ -26,19 +29,36 @@ fn created(log: &EventLog, resource: &str) -> usize {
 
 #[test]
 fn an_operator_killed_after_any_call_leaks_nothing_and_launches_nothing_twice() {
-    let (log, calls) = play(7, None);
+    let (log, calls) = play(7, None, from_pending_pod_to_nothing);
     assert_eq!((created(&log, "nodeclaims.karpenter.sh"), created(&log, "nodes")), (1, 1), "{log}");
     assert!(calls > 30, "a whole life takes more calls than {calls}");
     for call in 0..calls {
         // The story ends only when no claim and no node is left, so a stuck finalizer fails it.
-        let (log, _) = play(7, Some(call));
+        let (log, _) = play(7, Some(call), from_pending_pod_to_nothing);
         let (claims, nodes) = (created(&log, "nodeclaims.karpenter.sh"), created(&log, "nodes"));
         assert_eq!((claims, nodes), (1, 1), "killed after call {call} of {calls}:\n{log}");
     }
 }
 
 #[test]
+fn an_operator_killed_during_a_drain_loses_no_pod_and_evicts_none_twice() {
+    let count = |log: &EventLog| {
+        ["nodeclaims.karpenter.sh", "nodes", "pods"].map(|resource| created(log, resource))
+    };
+    let (log, calls) = play(7, None, from_one_node_to_another);
+    // Two nodes, and each of the two pods once on either.
+    assert_eq!(count(&log), [2, 2, 4], "{log}");
+    for call in 0..calls {
+        let (log, _) = play(7, Some(call), from_one_node_to_another);
+        assert_eq!(count(&log), [2, 2, 4], "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_run_to_the_last_write() {
-    let (one, other) = (play(11, None).0, play(11, None).0);
+    let (one, other) = (
+        play(11, None, from_pending_pod_to_nothing).0,
+        play(11, None, from_pending_pod_to_nothing).0,
+    );
     assert_eq!(one.to_string(), other.to_string());
 }

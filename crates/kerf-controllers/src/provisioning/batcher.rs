@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    future::pending,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 /// Closes a batch when nothing new came for a while, or when it has been open for long enough. Cheap to clone.
@@ -29,9 +30,20 @@ impl Batcher {
         }
     }
 
-    /// Waits for a first trigger, then until none came for `idle`, or `max` in all.
-    pub(crate) async fn batch(&self, idle: Duration, max: Duration) {
-        self.0.arrived.notified().await;
+    /// Waits for a first trigger, then until none came for `idle`, or `max` in all. Without any trigger it ends after
+    /// `patience`, if there is one.
+    pub(crate) async fn batch(&self, idle: Duration, max: Duration, patience: Option<Duration>) {
+        let out_of_patience = async {
+            match patience {
+                Some(patience) => sleep(patience).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.0.arrived.notified() => {}
+            () = out_of_patience => return,
+        }
         let end = Instant::now() + max;
         loop {
             let quiet = (Instant::now() + idle).min(end);
@@ -68,7 +80,7 @@ mod tests {
             }
         };
         let close = async {
-            batcher.batch(IDLE, MAX).await;
+            batcher.batch(IDLE, MAX, None).await;
             start.elapsed().as_millis()
         };
         tokio::join!(send, close).1
@@ -94,13 +106,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn patience_ends_only_while_nothing_comes() {
+        let batcher = Batcher::default();
+        let start = Instant::now();
+        batcher.batch(IDLE, MAX, Some(IDLE / 2)).await;
+        assert_eq!(start.elapsed(), IDLE / 2);
+        batcher.trigger("a".into());
+        batcher.batch(IDLE, MAX, Some(IDLE / 2)).await;
+        assert_eq!(start.elapsed(), IDLE / 2 + IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_comes_between_two_batches_opens_the_next() {
         let batcher = Batcher::default();
         batcher.trigger("a".into());
-        batcher.batch(IDLE, MAX).await;
+        batcher.batch(IDLE, MAX, None).await;
         batcher.trigger("a".into());
         let start = Instant::now();
-        batcher.batch(IDLE, MAX).await;
+        batcher.batch(IDLE, MAX, None).await;
         assert_eq!(start.elapsed(), IDLE);
     }
 }

@@ -1,21 +1,29 @@
 //! What the next plan is made from.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kerf_api::NodePool;
-use kerf_cluster::{snapshot, view};
-use kerf_model::{KnownLabels, MAX_INSTANCE_TYPES, Pool, Snapshot};
+use kerf_cluster::{Key, snapshot, view};
+use kerf_model::{
+    KnownLabels, MAX_INSTANCE_TYPES, MinValuesPolicy, Pod, Pool, Snapshot,
+    snapshot::NothingToLaunch,
+};
+use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
 use tracing::{error, info};
 
 use crate::{context::Context, error::Result, settings::Settings};
 
-/// The cluster as it stands, or nothing if no pod needs a place.
-pub(super) async fn take(context: &Context) -> Result<Option<Snapshot>> {
+/// The cluster as it stands, or nothing if no pod needs a place beside those that were promised one.
+pub(super) async fn take(context: &Context, promised: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
     let known = context.known_labels();
     let pools = usable_pools(context, &known).await;
-    let taken = context.index.read().snapshot(pools, known, context.now())?;
+    let mut taken = context.index.read().snapshot(pools, known, context.now())?;
+    if !promised.is_empty() {
+        let key = |pod: &Pod| Key::namespaced(&pod.namespace, &pod.name);
+        taken.snapshot.pods.retain(|pod| !promised.contains(&key(pod)));
+    }
     for error in taken.left_out {
         error!(controller = "provisioner", %error, "pod is left out");
     }
@@ -47,12 +55,18 @@ async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> 
     };
     let mut pools = Vec::new();
     for pool in candidates {
-        if let Some(pool) = with_instance_types(context, &pool, known).await {
-            if pool.instance_types.is_empty() {
-                info!(pool = pool.name, "skipping nodepool, it has no instance types");
-            } else {
-                pools.push(pool);
+        let Some(view) = with_instance_types(context, &pool, known).await else { continue };
+        match view.launchable(known) {
+            _ if view.instance_types.is_empty() => {
+                info!(pool = view.name, "skipping nodepool, it has no instance types");
             }
+            Err(NothingToLaunch::TooFewValues)
+                if context.settings.min_values_policy == MinValuesPolicy::BestEffort =>
+            {
+                pools.push(view);
+            }
+            Err(nothing) => tell_impossible(context, &pool, nothing),
+            Ok(()) => pools.push(view),
         }
     }
     pools
@@ -95,6 +109,13 @@ async fn with_instance_types(
             None
         }
     }
+}
+
+fn tell_impossible(context: &Context, pool: &NodePool, nothing: NothingToLaunch) {
+    let message = nothing.to_string();
+    let reason = "NoCompatibleInstanceTypes";
+    let notice = Notice::about(pool, Severity::Warning, reason, message);
+    context.recorder.record(notice.repeat_after(Duration::from_mins(1)));
 }
 
 fn is_usable(context: &Context, pool: &NodePool) -> bool {

@@ -149,7 +149,8 @@ async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
     if let Some(node) = node_of(context, pod) {
         let message = format!("Failed to drain node, {blocked} (Pod={id})");
         let notice = Notice::about(&*node, Severity::Warning, "FailedDraining", message);
-        context.recorder.record(notice.same_if(vec![node.name_any()]));
+        // Apart from the drain's own count of pods, which would otherwise drown what holds them.
+        context.recorder.record(notice.same_if(vec![node.name_any(), id.to_string()]));
     }
     Ok(Outcome::Backoff)
 }

@@ -12,7 +12,7 @@ use super::{all_run, no_node, one_ready_node, with_pool};
 use crate::{World, build};
 
 pub async fn an_empty_node_is_removed(world: World) {
-    with_pool(&world, &json!({})).await;
+    with_pool(&world, &json!({"disruption": {"consolidateAfter": "0s"}})).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;

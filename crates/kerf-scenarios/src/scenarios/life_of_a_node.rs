@@ -123,38 +123,6 @@ pub async fn a_pod_that_fits_nowhere_is_told_why(world: World) {
         .await;
 }
 
-pub async fn limits_are_never_exceeded(world: World) {
-    with_pool(&world, &json!({"limits": {"nodes": "2"}})).await;
-    // Each wants a machine of its own: the ports clash.
-    for name in ["a", "b", "c", "d"] {
-        let port = json!({"containers": [{
-            "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
-            "resources": {"requests": {"cpu": "1"}},
-        }]});
-        world.create(build::pod(name, &port)).await;
-    }
-    world
-        .until("two pods run and two are told why not", async |world: &World| {
-            let pods = world.list::<Pod>().await;
-            let running = pods.iter().filter(|pod| {
-                pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
-            });
-            let events = world.list::<Event>().await;
-            let told = events.iter().filter(|event| {
-                event
-                    .message
-                    .as_deref()
-                    .is_some_and(|message| message.contains("its limit of nodes is reached"))
-            });
-            match (running.count(), told.count()) {
-                (2, 2..) => Ok(()),
-                counts => Err(format!("{counts:?}")),
-            }
-        })
-        .await;
-    assert_eq!(world.list::<NodeClaim>().await.len(), 2);
-}
-
 pub async fn a_node_class_that_does_not_exist_makes_its_pool_unready(world: World) {
     let pool = world.create(build::pool("default", &json!({}))).await;
     let reason = world

@@ -1,0 +1,146 @@
+//! What claims say about themselves while they live: drifted, consolidatable, expired, lost.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{
+    NodeClaim,
+    conditions::{CONSOLIDATABLE, Conditioned, DRIFTED},
+};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{condition, launching::gone, one_ready_node, runs, told, with_pool};
+use crate::{World, build};
+
+/// Nothing may be disrupted, whatever the conditions say.
+fn untouched(changes: Value) -> Value {
+    let mut changes = changes;
+    changes["disruption"]["budgets"] = json!([{"nodes": "0"}]);
+    changes
+}
+
+pub async fn a_changed_template_drifts_its_nodes_until_it_is_changed_back(world: World) {
+    let pool = with_pool(&world, &untouched(json!({}))).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    let annotate =
+        |value: Value| json!({"spec": {"template": {"metadata": {"annotations": value}}}});
+    world.patch(&pool, annotate(json!({"example.com/note": "new"}))).await;
+    let why = world.until("the claim has drifted", condition(&claim, DRIFTED, "True")).await;
+    assert_eq!(why, "NodePoolDrifted: NodePoolDrifted");
+    world.patch(&pool, annotate(Value::Null)).await;
+    world.until("it has not drifted any more", without(&claim, DRIFTED)).await;
+}
+
+pub async fn requirements_that_a_node_does_not_meet_drift_it(world: World) {
+    let pool = with_pool(&world, &untouched(json!({}))).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    let zone = &node.labels()["topology.kubernetes.io/zone"];
+    let narrowed = |operator: &str| {
+        json!({"spec": {"template": {"spec": {"requirements": [
+            {"key": "topology.kubernetes.io/zone", "operator": operator, "values": [zone]},
+        ]}}}})
+    };
+    world.patch(&pool, narrowed("NotIn")).await;
+    let why = world.until("the claim has drifted", condition(&claim, DRIFTED, "True")).await;
+    assert_eq!(why, "RequirementsDrifted: RequirementsDrifted");
+    world.patch(&pool, narrowed("In")).await;
+    world.until("it has not drifted any more", without(&claim, DRIFTED)).await;
+}
+
+pub async fn a_quiet_node_becomes_consolidatable_unless_its_pool_says_never(world: World) {
+    let after = json!({"disruption": {"consolidateAfter": "1s"}});
+    let pool = with_pool(&world, &untouched(after)).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("it is consolidatable", condition(&claim, CONSOLIDATABLE, "True")).await;
+    world.patch(&pool, json!({"spec": {"disruption": {"consolidateAfter": "Never"}}})).await;
+    world.until("it is not any more", without(&claim, CONSOLIDATABLE)).await;
+}
+
+pub async fn pods_that_come_and_go_restart_the_wait(world: World) {
+    let after = json!({"disruption": {"consolidateAfter": "10m"}});
+    with_pool(&world, &untouched(after)).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.pass(Duration::from_mins(11)).await;
+    world.until("it is consolidatable", condition(&claim, CONSOLIDATABLE, "True")).await;
+    let pod = world.create(build::pod("b", &small())).await;
+    world.until("it is not any more", without(&claim, CONSOLIDATABLE)).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+    world.pass(Duration::from_mins(11)).await;
+    world.until("it is again", condition(&claim, CONSOLIDATABLE, "True")).await;
+    world.delete(&pod).await;
+    world.until("and a pod that goes counts too", without(&claim, CONSOLIDATABLE)).await;
+}
+
+pub async fn a_claim_expires_when_its_time_has_come(world: World) {
+    with_pool(&world, &json!({"template": {"spec": {"expireAfter": "10s"}}})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.delete(&pod).await;
+    world.until("the claim is gone", gone(&claim)).await;
+    let counted = "karpenter_nodeclaims_disrupted_total{reason=\"expired\"";
+    let metrics = world.metrics();
+    assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+}
+
+pub async fn the_arrival_of_a_pod_is_noted_on_its_claim(world: World) {
+    with_pool(&world, &json!({})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+    world
+        .until("its arrival is noted", async |world: &World| {
+            let claim = world.only::<NodeClaim>().await?;
+            let noted = claim.status.and_then(|status| status.last_pod_event_time);
+            noted.ok_or_else(|| "it is not".to_owned())
+        })
+        .await;
+}
+
+pub async fn a_claim_whose_instance_vanished_is_collected(world: World) {
+    with_pool(&world, &json!({})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.delete(&pod).await;
+    // Of this provider the Node is the instance: one that loses its finalizer and goes was terminated behind our back.
+    world.patch(&node, json!({"metadata": {"finalizers": null}})).await;
+    world.delete(&node).await;
+    assert!(world.get::<Node>(&node).await.is_none());
+    world.until("the claim is gone", gone(&claim)).await;
+    let counted = "karpenter_nodeclaims_disrupted_total{reason=\"garbage_collected\"";
+    let metrics = world.metrics();
+    assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+}
+
+pub async fn a_node_that_is_smaller_than_promised_is_reported(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("it was consistent", condition(&claim, "ConsistentStateFound", "True")).await;
+    world.patch_status(&node, json!({"status": {"capacity": {"cpu": "1"}}})).await;
+    world.pass(Duration::from_mins(11)).await;
+    let why =
+        world.until("it is not any more", condition(&claim, "ConsistentStateFound", "False")).await;
+    assert_eq!(why, "ConsistencyCheckFailed: Consistency Check Failed");
+    let told = told(&world, "FailedConsistencyCheck", &claim).await;
+    assert_eq!(told.as_deref(), Ok("expected 2 of resource cpu, but found 1 (50.0% of expected)"));
+}
+
+pub(super) fn small() -> Value {
+    json!({"containers": [
+        {"name": "main", "image": "main", "resources": {"requests": {"cpu": "100m"}}},
+    ]})
+}
+
+fn without(claim: &NodeClaim, kind: &str) -> impl AsyncFnMut(&World) -> Result<(), String> {
+    async move |world: &World| {
+        let claim = world.get(claim).await.ok_or("the claim is gone")?;
+        match claim.condition(kind) {
+            None => Ok(()),
+            Some(condition) => Err(format!("{condition:?}")),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A pool never has more than its limits allow.
+
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kerf_api::NodeClaim;
+use serde_json::json;
+
+use super::{is_running, no_node, one_ready_node, runs, told, with_pool};
+use crate::{World, build};
+
+pub async fn the_number_of_nodes_is_never_exceeded(world: World) {
+    with_pool(&world, &json!({"limits": {"nodes": "2"}})).await;
+    for name in ["a", "b", "c", "d"] {
+        world.create(alone(name)).await;
+    }
+    world
+        .until("two pods run and two are told why not", async |world: &World| {
+            let running = world.list::<Pod>().await.iter().filter(|pod| is_running(pod)).count();
+            let told = world.list::<Event>().await.into_iter().filter_map(|event| event.message);
+            let told = told.filter(|message| message.contains("its limit of nodes is reached"));
+            match (running, told.count()) {
+                (2, 2..) => Ok(()),
+                counts => Err(format!("{counts:?}")),
+            }
+        })
+        .await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 2);
+}
+
+pub async fn pods_that_come_one_after_the_other_do_not_exceed_it_either(world: World) {
+    with_pool(&world, &json!({"limits": {"nodes": "2"}})).await;
+    let mut running = Vec::new();
+    for name in ["a", "b"] {
+        let pod = world.create(alone(name)).await;
+        running.push(world.until("the pod runs", async |w: &World| runs(w, &pod).await).await);
+    }
+    let third = world.create(alone("c")).await;
+    let why = world
+        .until("the third is told", async |w: &World| told(w, "FailedScheduling", &third).await)
+        .await;
+    assert!(why.contains("limit of nodes"), "{why}");
+    assert_eq!(world.list::<NodeClaim>().await.len(), 2);
+}
+
+pub async fn a_limit_of_cpu_counts_whole_machines(world: World) {
+    // One pod of one CPU needs a machine of two, and then nothing is left.
+    with_pool(&world, &json!({"limits": {"cpu": "2"}})).await;
+    let first = world.create(alone("a")).await;
+    world.until("the pod runs", async |w: &World| runs(w, &first).await).await;
+    let second = world.create(alone("b")).await;
+    let why = world
+        .until("the second is told", async |w: &World| told(w, "FailedScheduling", &second).await)
+        .await;
+    assert!(why.contains("limit"), "{why}");
+    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
+}
+
+pub async fn there_is_room_again_when_a_node_goes(world: World) {
+    with_pool(&world, &json!({"limits": {"nodes": "1"}})).await;
+    let first = world.create(alone("a")).await;
+    world.until("the pod runs", async |w: &World| runs(w, &first).await).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    let second = world.create(alone("b")).await;
+    world
+        .until("the second is told", async |w: &World| told(w, "FailedScheduling", &second).await)
+        .await;
+    world.delete(&first).await;
+    world.delete(&claim).await;
+    world.until("the second runs", async |w: &World| runs(w, &second).await).await;
+    let only = world.list::<NodeClaim>().await;
+    assert!(only.len() <= 2, "{only:?}");
+    world.delete(&second).await;
+    for claim in world.list::<NodeClaim>().await {
+        world.delete(&claim).await;
+    }
+    world.until("everything is gone", no_node).await;
+}
+
+/// A pod that shares its machine with none of its kind: their ports clash.
+fn alone(name: &str) -> Pod {
+    build::pod(
+        name,
+        &json!({"containers": [{
+            "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+            "resources": {"requests": {"cpu": "1"}},
+        }]}),
+    )
+}

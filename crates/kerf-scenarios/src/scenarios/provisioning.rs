@@ -1,0 +1,279 @@
+//! Which machine a pending pod gets, and what it is told when it gets none.
+
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+};
+use kerf_api::{NodeClaim, annotations, labels};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{all_run, node_of, one_ready_node, ready_pool, runs, told, with_pool};
+use crate::{World, build};
+
+pub async fn pods_go_where_their_selectors_say(world: World) {
+    with_pool(&world, &json!({})).await;
+    let selectors = [
+        (labels::ZONE, "test-zone-c"),
+        (labels::INSTANCE_TYPE, "m-16x-amd64-linux"),
+        (labels::CAPACITY_TYPE, "on-demand"),
+        (labels::ARCH, "amd64"),
+    ];
+    let mut pods = Vec::new();
+    for (place, (key, value)) in selectors.into_iter().enumerate() {
+        let selector = json!({"nodeSelector": {key: value}});
+        pods.push(world.create(build::pod(&format!("p{place}"), &selector)).await);
+    }
+    for (pod, (key, value)) in pods.iter().zip(selectors) {
+        let node = node_of(&world, pod).await;
+        assert_eq!(node.labels()[key], value);
+    }
+}
+
+pub async fn a_zone_that_nobody_offers_is_named_and_keeps_nobody_waiting(world: World) {
+    with_pool(&world, &json!({})).await;
+    let nowhere = json!({"nodeSelector": {labels::ZONE: "test-zone-z"}});
+    let lost = world.create(build::pod("lost", &nowhere)).await;
+    let other = world.create(build::pod("other", &json!({}))).await;
+    let why = world
+        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &lost).await)
+        .await;
+    assert!(why.contains("test-zone-z"), "{why}");
+    world.until("the other runs", async |w: &World| runs(w, &other).await).await;
+}
+
+pub async fn the_heaviest_pool_goes_first_unless_a_pod_names_another(world: World) {
+    world.create(build::node_class("default", &json!({}))).await;
+    let heavy = ready_pool(&world, build::pool("heavy", &json!({"weight": 50}))).await;
+    let light = ready_pool(&world, build::pool("light", &json!({}))).await;
+    let any = world.create(build::pod("any", &json!({}))).await;
+    assert_eq!(node_of(&world, &any).await.labels()[labels::NODE_POOL], heavy.name_any());
+    let named = json!({"nodeSelector": {labels::NODE_POOL: light.name_any()}});
+    let named = world.create(build::pod("named", &named)).await;
+    assert_eq!(node_of(&world, &named).await.labels()[labels::NODE_POOL], light.name_any());
+}
+
+pub async fn a_tainted_pool_takes_only_pods_that_tolerate_it(world: World) {
+    let taint = json!({"key": "example.com/gpu", "value": "yes", "effect": "NoSchedule"});
+    with_pool(&world, &json!({"template": {"spec": {"taints": [taint]}}})).await;
+    let plain = world.create(build::pod("plain", &json!({}))).await;
+    let why = world
+        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &plain).await)
+        .await;
+    assert!(why.contains("example.com/gpu"), "{why}");
+    let tolerating = json!({"tolerations": [{"key": "example.com/gpu", "operator": "Exists"}]});
+    let tolerating = world.create(build::pod("tolerating", &tolerating)).await;
+    let node = node_of(&world, &tolerating).await;
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    assert!(taints.iter().any(|taint| taint.key == "example.com/gpu"), "{taints:?}");
+    let plain = world.get(&plain).await.and_then(|pod| pod.spec).and_then(|spec| spec.node_name);
+    assert_eq!(plain, None);
+}
+
+pub async fn labels_and_annotations_of_the_pool_reach_the_node(world: World) {
+    let template = json!({
+        "metadata": {"labels": {"example.com/team": "a"}, "annotations": {"example.com/note": "n"}},
+        "spec": {"requirements": [
+            {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+            {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+            {"key": "example.com/tier", "operator": "In", "values": ["gold"]},
+        ]},
+    });
+    let pool = with_pool(&world, &json!({"template": template})).await;
+    let pod = json!({"nodeSelector": {"example.com/tier": "gold"}});
+    world.create(build::pod("a", &pod)).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    assert_eq!(node.labels()["example.com/team"], "a");
+    assert_eq!(node.labels()["example.com/tier"], "gold");
+    assert_eq!(node.annotations()["example.com/note"], "n");
+    assert_eq!(claim.annotations()[annotations::NODE_POOL_HASH], pool.hash());
+    assert_eq!(claim.owner_references()[0].uid, pool.uid().unwrap_or_default());
+}
+
+pub async fn daemons_are_counted_when_a_machine_is_chosen(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create::<DaemonSet>(build::daemon_set("agent", &json!({}))).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let node = node_of(&world, &pod).await;
+    // Two CPUs, and what the machine keeps for itself, are more than the smallest has.
+    assert_eq!(node.labels()[labels::INSTANCE_TYPE], "c-4x-amd64-linux");
+}
+
+pub async fn init_containers_count_when_they_need_more(world: World) {
+    with_pool(&world, &json!({})).await;
+    let init = json!({"initContainers": [{
+        "name": "init", "image": "init", "resources": {"requests": {"cpu": "3"}},
+    }]});
+    let pod = world.create(build::pod("a", &init)).await;
+    let node = node_of(&world, &pod).await;
+    assert_eq!(node.labels()[labels::INSTANCE_TYPE], "c-4x-amd64-linux");
+}
+
+pub async fn pods_spread_over_zones(world: World) {
+    with_pool(&world, &json!({})).await;
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": labels::ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }]});
+    world.create(build::deployment("a", 4, &spread)).await;
+    world.until("all pods run", async |world: &World| all_run(world, 4).await).await;
+    let nodes = world.list::<Node>().await;
+    let mut zones: Vec<_> = nodes.iter().map(|node| &node.labels()[labels::ZONE]).collect();
+    zones.sort();
+    zones.dedup();
+    assert_eq!(zones.len(), 4, "{zones:?}");
+}
+
+pub async fn pods_that_repel_each_other_get_machines_of_their_own(world: World) {
+    with_pool(&world, &json!({})).await;
+    let repel = json!({"affinity": {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": "a"}},
+        }],
+    }}});
+    world.create(build::deployment("a", 3, &repel)).await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 3);
+}
+
+pub async fn a_preference_that_cannot_be_met_is_dropped(world: World) {
+    with_pool(&world, &json!({})).await;
+    let prefer = json!({"affinity": {"nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {
+            "matchExpressions": [{"key": labels::ZONE, "operator": "In", "values": ["test-zone-z"]}],
+        }}],
+    }}});
+    let pod = world.create(build::pod("a", &prefer)).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+}
+
+pub async fn min_values_that_cannot_be_met_launch_nothing(world: World) {
+    let zones = json!({"key": labels::ZONE, "operator": "Exists", "minValues": 5});
+    let pool = with_pool(&world, &json!({"template": {"spec": {"requirements": [zones]}}})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let why = world
+        .until("the pool is told", async |world: &World| {
+            told(world, "NoCompatibleInstanceTypes", &pool).await
+        })
+        .await;
+    assert!(why.ends_with("due to minValues incompatibility"), "{why}");
+    world.until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await).await;
+    assert!(world.list::<NodeClaim>().await.is_empty());
+}
+
+pub async fn a_pool_that_is_being_deleted_launches_nothing(world: World) {
+    world.create(build::node_class("default", &json!({}))).await;
+    let mut going = build::pool("going", &json!({"weight": 100}));
+    going.finalizers_mut().push("example.com/held".into());
+    let going = ready_pool(&world, going).await;
+    ready_pool(&world, build::pool("staying", &json!({}))).await;
+    world.delete(&going).await;
+    world
+        .until("the pool is going", async |world: &World| {
+            let pool = world.get(&going).await.ok_or("it is gone")?;
+            pool.metadata.deletion_timestamp.ok_or_else(|| "not yet".to_owned())
+        })
+        .await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let node = node_of(&world, &pod).await;
+    assert!(node.labels()[labels::NODE_POOL].ends_with("staying"), "{:?}", node.labels());
+    world.patch(&going, json!({"metadata": {"finalizers": null}})).await;
+}
+
+pub async fn a_pod_that_comes_before_its_pool_gets_a_node_all_the_same(world: World) {
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    world.until("kube-scheduler gives up on the pod", unschedulable(&pod)).await;
+    with_pool(&world, &json!({})).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+}
+
+pub async fn the_pods_of_a_node_that_goes_move_to_one_other(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::deployment("a", 3, &json!({}))).await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    let (first, _) = world.until("the node is ready", one_ready_node).await;
+    world.delete(&first).await;
+    let second = world
+        .until("all pods run on another node", async |world: &World| {
+            all_run(world, 3).await?;
+            let (second, _) = one_ready_node(world).await?;
+            if second.uid() == first.uid() { Err("still the first".into()) } else { Ok(second) }
+        })
+        .await;
+    // The pods were planned for while they still ran on the first, and again while they were pending: for one machine.
+    assert_ne!(first.name_any(), second.name_any());
+}
+
+pub async fn a_volume_that_is_not_there_is_named_and_keeps_nobody_waiting(world: World) {
+    with_pool(&world, &json!({})).await;
+    let pod = world.create(build::pod("a", &volume("missing"))).await;
+    let other = world.create(build::pod("other", &json!({}))).await;
+    let why = world
+        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await)
+        .await;
+    assert!(why.contains("missing"), "{why}");
+    world.until("the other runs", async |world: &World| runs(world, &other).await).await;
+}
+
+pub async fn a_pod_follows_its_volume_into_its_zone(world: World) {
+    with_pool(&world, &json!({})).await;
+    let zone = json!([{"matchExpressions": [
+        {"key": labels::ZONE, "operator": "In", "values": ["test-zone-d"]},
+    ]}]);
+    let disk: PersistentVolume = build::object(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "disks.example.com", "volumeHandle": "d"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": zone}},
+        },
+    }));
+    let disk = world.create(disk).await;
+    let claim: PersistentVolumeClaim = build::object(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data", "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "disk",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }));
+    let claim = world.create(claim).await;
+    // What the volume controller would do sooner or later.
+    let bound = json!({"spec": {"claimRef": {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim.name_any(),
+        "namespace": claim.namespace(), "uid": claim.uid(),
+    }}});
+    world.patch(&disk, bound).await;
+    world.patch_status(&claim, json!({"status": {"phase": "Bound"}})).await;
+    let pod = world.create(build::pod("a", &volume("data"))).await;
+    assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-d");
+}
+
+pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) {
+    with_pool(&world, &json!({})).await;
+    let big = json!({"nodeSelector": {labels::INSTANCE_TYPE: "c-8x-amd64-linux"}});
+    let deployment = world.create::<Deployment>(build::deployment("a", 1, &big)).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.patch(&deployment, json!({"spec": {"replicas": 7}})).await;
+    world.until("all pods run", async |world: &World| all_run(world, 7).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
+    world.patch(&deployment, json!({"spec": {"replicas": 8}})).await;
+    world.until("all pods run", async |world: &World| all_run(world, 8).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 2);
+}
+
+fn volume(claim: &str) -> Value {
+    json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]})
+}
+
+fn unschedulable(pod: &Pod) -> impl AsyncFnMut(&World) -> Result<(), String> {
+    async move |world: &World| {
+        let pod = world.get(pod).await.ok_or("it is gone")?;
+        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let given_up = conditions.iter().any(|it| it.reason.as_deref() == Some("Unschedulable"));
+        if given_up { Ok(()) } else { Err(format!("{conditions:?}")) }
+    }
+}

@@ -1,0 +1,68 @@
+//! Nodes that are unwell for too long are replaced, unless too many are.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::NodeClaim;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{all_run, told, with_pool};
+use crate::{Stage, World, build};
+
+pub async fn an_unwell_node_is_replaced_after_ten_minutes(world: World) {
+    let nodes = three_nodes(&world).await;
+    kill(&world, &nodes[..1]);
+    world.pass(Duration::from_mins(9)).await;
+    assert!(is_kept(&world, &nodes[0]).await, "given up too early");
+    world
+        .until("its claim is gone", async |world: &World| {
+            if is_kept(world, &nodes[0]).await { Err("it is kept".to_owned()) } else { Ok(()) }
+        })
+        .await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    let counted = "karpenter_nodeclaims_unhealthy_disrupted_total{condition=\"ready\"";
+    let metrics = world.metrics();
+    assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+}
+
+pub async fn too_many_unwell_nodes_are_left_alone(world: World) {
+    let nodes = three_nodes(&world).await;
+    kill(&world, &nodes[..2]);
+    let why = world
+        .until("repair says why not", async |w: &World| {
+            told(w, "NodeRepairBlocked", &nodes[0]).await
+        })
+        .await;
+    assert_eq!(why, "more than 20% nodes are unhealthy in the nodepool");
+    world.pass(Duration::from_mins(30)).await;
+    assert!(is_kept(&world, &nodes[0]).await && is_kept(&world, &nodes[1]).await);
+}
+
+async fn three_nodes(world: &World) -> Vec<Node> {
+    with_pool(world, &json!({})).await;
+    let repel = json!({"affinity": {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}},
+        }],
+    }}});
+    world.create(build::deployment("a", 3, &repel)).await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    world.list().await
+}
+
+fn kill(world: &World, nodes: &[Node]) {
+    let Stage::Testbed { actors, .. } = world.stage() else {
+        panic!("only machines of the testbed die")
+    };
+    for node in nodes {
+        actors.kill_node(&node.name_any());
+    }
+}
+
+async fn is_kept(world: &World, node: &Node) -> bool {
+    let claims = world.list::<NodeClaim>().await;
+    let name = node.name_any();
+    let of_node = |claim: &&NodeClaim| claim.status.as_ref().is_some_and(|it| it.node_name == name);
+    claims.iter().filter(of_node).any(|claim| claim.metadata.deletion_timestamp.is_none())
+}

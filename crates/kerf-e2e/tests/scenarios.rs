@@ -53,6 +53,7 @@ stories! { static_capacity in shared:
     a_drifted_pool_without_headroom_says_so,
     drifted_nodes_are_replaced_before_they_go,
     drift_waits_for_its_budget,
+    a_dynamic_pool_has_no_more_nodes_than_its_limit,
     metrics_tell_what_is_wanted_and_what_is_there,
 }
 
@@ -165,4 +166,11 @@ stories! { pools in shared:
     a_pool_whose_class_goes_launches_nothing_more,
     a_pool_that_contradicts_itself_says_so_and_keeps_nobody_waiting,
     a_pool_that_no_machine_can_meet_says_so_and_keeps_nobody_waiting,
+}
+
+#[tokio::test]
+async fn scaling_drift_and_expiry_of_a_static_pool_at_once() {
+    let world = shared().await;
+    kerf_scenarios::scenarios::static_capacity::over_time::scaling_drift_and_expiry_at_once(world)
+        .await;
 }

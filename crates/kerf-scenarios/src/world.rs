@@ -269,6 +269,15 @@ impl World {
         deleted.unwrap_or_else(|error| panic!("deleting {}: {error}", object.name_any()));
     }
 
+    /// Deletes an object that others may have deleted already.
+    pub async fn delete_if_there<K: Kind>(&self, object: &K) {
+        let name = object.name_any();
+        match self.api_of(object).delete(&name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            deleted => drop(deleted.unwrap_or_else(|error| panic!("deleting {name}: {error}"))),
+        }
+    }
+
     /// Changes an object by a merge patch.
     pub async fn patch<K: Kind>(&self, object: &K, patch: Value) -> K {
         let api = self.api_of(object);

@@ -52,7 +52,28 @@ stories! { static_capacity:
     a_drifted_pool_without_headroom_says_so,
     drifted_nodes_are_replaced_before_they_go,
     drift_waits_for_its_budget,
+    a_dynamic_pool_has_no_more_nodes_than_its_limit,
     metrics_tell_what_is_wanted_and_what_is_there,
+}
+
+mod static_capacity_over_time {
+    use kerf_scenarios::scenarios::static_capacity::over_time;
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_nodes_are_replaced() {
+        over_time::expired_nodes_are_replaced(super::world().await).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn scaling_drift_and_expiry_at_once() {
+        over_time::scaling_drift_and_expiry_at_once(super::world().await).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[ignore = "half a million looks at the cluster: minutes in a debug build; the example static_storm plays it in release"]
+    async fn the_proposals_example_for_sixty_days() {
+        over_time::the_proposals_example_for_sixty_days(super::world().await).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

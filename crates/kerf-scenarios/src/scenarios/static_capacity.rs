@@ -1,5 +1,8 @@
 //! Pools that keep a fixed number of nodes.
 
+pub mod over_time;
+pub mod storm;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -202,6 +205,39 @@ pub async fn a_drifted_pool_without_headroom_says_so(world: World) {
         .await;
     assert!(message.ends_with("set limits.nodes to 3 or more"), "{message}");
     assert_eq!(names(&has_nodes(&world, &pool, 2).await), names(&before));
+}
+
+/// One batch of pods upstream made a pool of at most 608 nodes 627 (kubernetes-sigs/karpenter#2915).
+pub async fn a_dynamic_pool_has_no_more_nodes_than_its_limit(world: World) {
+    super::with_pool(&world, &json!({"limits": {"nodes": "6"}})).await;
+    let port = json!({"containers": [{
+        "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+    }]});
+    // Each pod wants a node of its own. The second batch comes while nodes of the first are on their way.
+    world.create(build::deployment("a", 4, &port)).await;
+    world
+        .until("some nodes are on their way", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await.len();
+            if claims > 0 { Ok(()) } else { Err("no claim".into()) }
+        })
+        .await;
+    world.create(build::deployment("b", 10, &port)).await;
+    let all_used = async |world: &World| {
+        let claims = world.list::<NodeClaim>().await;
+        let ready = claims.iter().filter(|claim| claim.is_true(READY)).count();
+        if (ready, claims.len()) == (6, 6) { Ok(claims) } else { Err(format!("{ready} are ready")) }
+    };
+    let claims = world.until("the pool is at its limit", all_used).await;
+    // Its pod wants a new node at once, and the limit has room only when the old one is gone.
+    world.delete(&claims[0]).await;
+    world
+        .until("another has taken its place", async |world: &World| {
+            let now = all_used(world).await?;
+            let old = now.iter().any(|claim| claim.name_any() == claims[0].name_any());
+            if old { Err("it is still there".into()) } else { Ok(()) }
+        })
+        .await;
+    never_more_nodes_than(&world, 6);
 }
 
 pub async fn drifted_nodes_are_replaced_before_they_go(world: World) {

@@ -199,3 +199,20 @@ fn a_node_on_its_way_out_counts_against_the_limit_of_nodes_alone() {
     };
     assert_eq!((count("nodes=1"), count("nodes=2"), count("cpu=4")), (0, 1, 1));
 }
+
+/// Upstream went from 526 to 627 nodes in one batch, because `nodes` was not among what a new claim takes of the limits
+/// (kubernetes-sigs/karpenter#2915).
+#[test]
+fn one_batch_stops_at_the_limit_of_nodes() {
+    let limited = Pool { limits: amounts("nodes=608"), ..pool("default") };
+    let here = (0..526).map(|number| {
+        let mut node = node(&format!("n{number}"), "", "cpu=0");
+        node.pool = Some("default".into());
+        node
+    });
+    let template =
+        pod("web").requests("cpu=1").labels("app=web").anti_affinity(HOSTNAME, "app=web");
+    let snapshot = with_nodes(cluster(vec![limited], replicas(101, &template)), here.collect());
+    let plan = plan(&snapshot);
+    assert_eq!((plan.claims.len(), plan.failures.len()), (82, 19));
+}

@@ -1,0 +1,43 @@
+//! `static_storm [SEEDS] [FIRST]` plays storms over static pools, a thousand unless told otherwise, and ends with an error at
+//! the first that exceeds its limit or does not settle. `static_storm sixty-days` plays the example of the proposal instead.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    time::Instant,
+};
+
+use kerf_controllers::Settings;
+use kerf_scenarios::{
+    World,
+    scenarios::static_capacity::{over_time, storm::storm},
+};
+use kerf_testbed::Testbed;
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let begin = Instant::now();
+    if arguments.first().is_some_and(|argument| argument == "sixty-days") {
+        Testbed::in_virtual_time(async {
+            let world = World::on_testbed(7, Settings::default()).await;
+            over_time::the_proposals_example_for_sixty_days(world).await;
+        })
+        .expect("a runtime can be made");
+        println!("sixty days in {:.1} s", begin.elapsed().as_secs_f64());
+        return;
+    }
+    let number = |place: usize, default: u64| {
+        arguments.get(place).map_or(default, |argument| argument.parse().expect("a number"))
+    };
+    let (seeds, first) = (number(0, 1000), number(1, 0));
+    let (mut writes, mut at_their_limit) = (0, 0);
+    for seed in first..first + seeds {
+        let played = panic::catch_unwind(AssertUnwindSafe(|| storm(seed)));
+        let storm = played.unwrap_or_else(|_| panic!("the storm of seed {seed}"));
+        writes += storm.writes;
+        at_their_limit += usize::from(storm.peak == storm.limit);
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "{seeds} storms, {at_their_limit} of them up to their limit, none beyond; {writes} writes, {seconds:.1} s"
+    );
+}

@@ -65,6 +65,8 @@ pub fn purchase(
         && claim.instance_types.iter().any(|one| has_spot(one, &claim, labels))
     {
         insist_on_spot(&mut claim, labels);
+        // Types that are not sold as spot are no alternatives any more, and must not count as such.
+        keep_up_to(&mut claim, at_most, labels)?;
     }
     let mut promise = Promise { at_most };
     if candidates.len() > 1 {

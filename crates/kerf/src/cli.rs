@@ -19,13 +19,14 @@ mod tests;
 pub(crate) use demo::DemoOptions;
 use flags::{Flag, Kind};
 pub(crate) use options::{InvalidValue, Options};
-pub(crate) use plan::{Format, PlanOptions, SnapshotOptions};
+pub(crate) use plan::{ExplainOptions, Explained, Format, PlanOptions, SnapshotOptions};
 pub(crate) use simulate::SimulateOptions;
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Run(Box<Options>),
     Plan(Box<PlanOptions>),
+    Explain(Box<ExplainOptions>),
     Snapshot(SnapshotOptions),
     Demo(DemoOptions),
     Simulate(Box<SimulateOptions>),
@@ -48,7 +49,7 @@ pub(crate) enum Refused {
 pub(crate) const COMMIT: Option<&str> = option_env!("KERF_COMMIT");
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Reads the command line, and for `run` and `plan` the environment.
+/// Reads the command line, and for `run`, `plan` and `explain` the environment.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -65,6 +66,9 @@ pub(crate) fn parse(
     match matches.subcommand() {
         Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
         Some(("plan", flags)) => Ok(Command::Plan(Box::new(PlanOptions::read(flags, variable)?))),
+        Some(("explain", flags)) => {
+            Ok(Command::Explain(Box::new(ExplainOptions::read(flags, variable)?)))
+        }
         Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
         Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
@@ -109,10 +113,12 @@ fn command() -> clap::Command {
              kerf run --help                    what the operator can be told\n  \
              kerf run                           run it against the cluster of KUBECONFIG\n  \
              kerf plan -f my.yaml               what it would launch, without running it\n  \
+             kerf explain node/NAME             why it leaves a node alone\n  \
              kerf simulate scenario.yaml        what a policy would cost and spare",
         )
         .subcommand(run_command())
         .subcommand(plan::plan_command())
+        .subcommand(plan::explain_command())
         .subcommand(plan::snapshot_command())
         .subcommand(simulate::command())
         .subcommand(demo::command())

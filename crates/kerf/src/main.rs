@@ -4,6 +4,7 @@ mod cli;
 mod columns;
 mod crds;
 mod demo;
+mod explain;
 mod plan;
 mod run;
 mod simulate;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     match cli::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(Command::Run(options)) => run::run(&options),
         Ok(Command::Plan(options)) => plan::plan(&options),
+        Ok(Command::Explain(options)) => explain::explain(&options),
         Ok(Command::Snapshot(options)) => snapshot::snapshot(&options),
         Ok(Command::Demo(options)) => demo::demo(&options),
         Ok(Command::Simulate(options)) => simulate::simulate(&options),

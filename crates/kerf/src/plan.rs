@@ -1,22 +1,25 @@
 //! `kerf plan`: what would be launched for these pods, and why not.
 
-use std::{io, process::ExitCode, sync::Arc};
+use std::{collections::BTreeSet, io, path::PathBuf, process::ExitCode, sync::Arc};
 
+use jiff::Timestamp;
 use kerf_api::{
     NodePool,
     kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
     labels::LabelRules,
 };
 use kerf_cluster::{
-    Cluster,
+    estate::TakenEstate,
     load::{Loaded, Loader},
     snapshot::{self, Taken},
     view::{self, Unreadable},
 };
+use kerf_controllers::Settings;
 use kerf_model::{InstanceType, KnownLabels, Pool, pod::PodError};
 use kerf_provider::kwok::{self, CatalogueFileError};
 use kerf_runtime::Clock;
 use kube::ResourceExt;
+use serde::Serialize;
 
 use crate::{
     cli::{Format, PlanOptions},
@@ -25,6 +28,11 @@ use crate::{
 use input::InputError;
 use report::{IdlePool, Report};
 
+pub(crate) use disruption::CommandReport;
+pub(crate) use report::Claim;
+pub(crate) use table::count;
+
+mod disruption;
 mod input;
 mod report;
 mod table;
@@ -33,7 +41,7 @@ mod table;
 const UNSCHEDULABLE: u8 = 3;
 
 #[derive(Debug, thiserror::Error)]
-enum PlanError {
+pub(crate) enum PlanError {
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(transparent)]
@@ -47,38 +55,42 @@ enum PlanError {
     NowhereToGo,
     #[error("{0}")]
     Cluster(#[from] ReadError),
+    #[error("there is no {kind} {name}; there are: {known}")]
+    NotThere { kind: &'static str, name: String, known: String },
     #[error("cannot write the plan: {0}")]
     Write(String),
 }
 
 pub(crate) fn plan(options: &PlanOptions) -> ExitCode {
-    match report(options) {
-        Ok(report) => {
-            let placed_all = report.unschedulable.is_empty();
-            match print(&report, options.format) {
-                Err(error) => failed(&error),
-                Ok(()) if options.fail_on_unschedulable && !placed_all => {
-                    ExitCode::from(UNSCHEDULABLE)
-                }
-                Ok(()) => ExitCode::SUCCESS,
-            }
+    let done = if options.disruption { disruption::plan(options) } else { launches(options) };
+    done.unwrap_or_else(|error| error.report())
+}
+
+fn launches(options: &PlanOptions) -> Result<ExitCode, PlanError> {
+    let report = report(options)?;
+    print(&report, options.format, table::render)?;
+    let homeless = options.fail_on_unschedulable && !report.unschedulable.is_empty();
+    Ok(if homeless { ExitCode::from(UNSCHEDULABLE) } else { ExitCode::SUCCESS })
+}
+
+impl PlanError {
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("kerf: {self}");
+        match self {
+            Self::Cluster(_) | Self::Write(_) => ExitCode::FAILURE,
+            _ => ExitCode::from(2),
         }
-        Err(error) => failed(&error),
     }
 }
 
-fn failed(error: &PlanError) -> ExitCode {
-    eprintln!("kerf: {error}");
-    match error {
-        PlanError::Cluster(_) | PlanError::Write(_) => ExitCode::FAILURE,
-        _ => ExitCode::from(2),
-    }
-}
-
-fn print(report: &Report, format: Format) -> Result<(), PlanError> {
+pub(crate) fn print<R: Serialize>(
+    report: &R,
+    format: Format,
+    render: impl Fn(&R) -> String,
+) -> Result<(), PlanError> {
     let wrong = |error: &dyn std::error::Error| PlanError::Write(error.to_string());
     let text = match format {
-        Format::Table => table::render(report),
+        Format::Table => render(report),
         Format::Json => serde_json::to_string_pretty(report).map_err(|e| wrong(&e))? + "\n",
         Format::Yaml => serde_saphyr::to_string(report).map_err(|e| wrong(&e))?,
     };
@@ -90,39 +102,77 @@ fn print(report: &Report, format: Format) -> Result<(), PlanError> {
 }
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
-    let types_file = options.settings.instance_types_file.as_deref();
-    let types = match types_file {
-        Some(path) => kwok::from_file(path)?,
-        None => kwok::generated(),
-    };
-    let rules = kwok::label_rules(&types);
-    let types: Vec<_> = types.into_iter().map(Arc::new).collect();
-
-    let mut objects = Loader::default();
-    if options.files.is_empty() {
-        for object in read_cluster(|_, _| {})? {
-            objects.add(object).map_err(InputError::of_cluster)?;
-        }
-    } else {
-        input::read(&options.files, &mut objects)?;
-    }
-    let now = Clock::system().now();
-    let mut loaded = objects.finish(&rules, now);
-    loaded.cluster.spread_by_default(options.settings.default_spread.clone());
-    let cluster = &loaded.cluster;
-    if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
-        return Err(PlanError::NowhereToGo);
-    }
-
-    let known = known_labels(&rules);
-    let (pools, idle_pools) = pools(cluster, &types, types_file.is_some(), &known)?;
-    let Taken { snapshot, left_out } = cluster.snapshot(pools, known, now)?;
+    let objects = Objects::gather(&options.files, &options.settings)?;
+    let known = known_labels(&objects.rules);
+    let (pools, idle_pools) = pools(&objects, &known)?;
+    let Taken { snapshot, left_out } =
+        objects.loaded.cluster.snapshot(pools, known, objects.now)?;
     let plan = kerf_scheduler::schedule(&snapshot, &options.settings.scheduling());
     let mut report = Report::new(&snapshot, &plan);
     report.idle_pools.extend(idle_pools);
-    report.notes = notes(&loaded, &left_out);
+    report.notes = notes(&objects.loaded, &left_out);
     report.notes.extend(options.warnings.iter().cloned());
     Ok(report)
+}
+
+/// What a command was given to work on, from files or from a cluster.
+pub(crate) struct Objects {
+    pub(crate) loaded: Loaded,
+    rules: LabelRules,
+    types: Vec<Arc<InstanceType>>,
+    types_are_given: bool,
+    now: Timestamp,
+}
+
+impl Objects {
+    pub(crate) fn gather(files: &[PathBuf], settings: &Settings) -> Result<Self, PlanError> {
+        let types_file = settings.instance_types_file.as_deref();
+        let types = match types_file {
+            Some(path) => kwok::from_file(path)?,
+            None => kwok::generated(),
+        };
+        let rules = kwok::label_rules(&types);
+        let mut objects = Loader::default();
+        if files.is_empty() {
+            for object in read_cluster(|_, _| {})? {
+                objects.add(object).map_err(InputError::of_cluster)?;
+            }
+        } else {
+            input::read(files, &mut objects)?;
+        }
+        let now = Clock::system().now();
+        let mut loaded = objects.finish(&rules, now);
+        loaded.cluster.spread_by_default(settings.default_spread.clone());
+        let cluster = &loaded.cluster;
+        if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
+            return Err(PlanError::NowhereToGo);
+        }
+        Ok(Self {
+            loaded,
+            rules,
+            types: types.into_iter().map(Arc::new).collect(),
+            types_are_given: types_file.is_some(),
+            now,
+        })
+    }
+
+    /// As disruption sees it. Commands that an operator has under way are known by their marks on the objects only.
+    pub(crate) fn estate(&self, settings: &Settings) -> Result<TakenEstate, PlanError> {
+        let known = known_labels(&self.rules);
+        let cluster = &self.loaded.cluster;
+        let pools: Vec<_> = cluster
+            .pools()
+            .values()
+            .map(|pool| view::pool_view(pool, self.types_of(pool), &known).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        Ok(cluster.estate(&pools, known, settings.churn, &BTreeSet::new(), self.now)?)
+    }
+
+    /// Nothing where they are unknown.
+    fn types_of(&self, pool: &NodePool) -> Vec<Arc<InstanceType>> {
+        let known = self.types_are_given || is_of_kwok(pool);
+        if known { self.types.clone() } else { Vec::new() }
+    }
 }
 
 fn known_labels(rules: &LabelRules) -> KnownLabels {
@@ -131,17 +181,16 @@ fn known_labels(rules: &LabelRules) -> KnownLabels {
 
 /// The pools to launch from, and the others with the reason.
 fn pools(
-    cluster: &Cluster,
-    types: &[Arc<InstanceType>],
-    types_are_given: bool,
+    objects: &Objects,
     known: &KnownLabels,
 ) -> Result<(Vec<Arc<Pool>>, Vec<IdlePool>), PlanError> {
     let (mut pools, mut idle_pools) = (Vec::new(), Vec::new());
     let idle_pool = |pool: &NodePool, reason| IdlePool { pool: pool.name_any(), reason };
-    for pool in cluster.pools().values() {
+    for pool in objects.loaded.cluster.pools().values() {
+        let types = objects.types_of(pool);
         if let Some(idle) = snapshot::idle(pool) {
             idle_pools.push(idle_pool(pool, idle.to_string()));
-        } else if !types_are_given && !is_of_kwok(pool) {
+        } else if types.is_empty() {
             let class = &pool.spec.template.spec.node_class_ref;
             let reason = format!(
                 "its instance types are unknown, because its NodeClass is of kind {}; \
@@ -150,7 +199,7 @@ fn pools(
             );
             idle_pools.push(idle_pool(pool, reason));
         } else {
-            pools.push(Arc::new(view::pool_view(pool, types.to_vec(), known)?));
+            pools.push(Arc::new(view::pool_view(pool, types, known)?));
         }
     }
     Ok((pools, idle_pools))
@@ -161,7 +210,7 @@ fn is_of_kwok(pool: &NodePool) -> bool {
     class.group == KWOK_GROUP && class.kind == KWOK_NODE_CLASS_KIND
 }
 
-fn notes(loaded: &Loaded, unreadable: &[PodError]) -> Vec<String> {
+pub(crate) fn notes(loaded: &Loaded, unreadable: &[PodError]) -> Vec<String> {
     let mut notes = Vec::new();
     if loaded.cluster.pools().values().next().is_none() {
         notes.push("there is no NodePool, so that nothing can be launched".to_owned());

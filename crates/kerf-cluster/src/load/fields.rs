@@ -20,6 +20,7 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
             "status.capacity",
             "status.allocatable",
             "status.conditions",
+            "status.lastPodEventTime",
         ]],
     ),
     (
@@ -31,6 +32,8 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
             "spec.unschedulable",
             "status.capacity",
             "status.allocatable",
+            "status.conditions.type",
+            "status.conditions.status",
         ]],
     ),
     (

@@ -3,9 +3,15 @@
 #[expect(dead_code, reason = "the builders of the scheduler's tests, of which these need some")]
 #[path = "../../../kerf-scheduler/tests/it/build.rs"]
 mod build;
+#[path = "../../../kerf-scheduler/tests/it/checker.rs"]
+mod checker;
 mod estate;
+#[expect(dead_code, reason = "as with the builders")]
+#[path = "../../../kerf-scheduler/tests/it/random.rs"]
+mod random;
 
 mod candidates;
 mod consolidation;
 mod drift;
 mod emptiness;
+mod properties;

@@ -79,12 +79,7 @@ impl Options {
             min_values_policy: values.min_values_policy()?,
             gates,
             default_spread: values.default_spread()?,
-            churn: ChurnControls {
-                utilization_threshold: values.parse(&flags::UTILIZATION_THRESHOLD)?,
-                price_improvement_factor: values.parse(&flags::PRICE_IMPROVEMENT_FACTOR)?,
-                savings_threshold: values.parse(&flags::SAVINGS_THRESHOLD)?,
-                grace_period: values.parse(&flags::GRACE_PERIOD)?,
-            },
+            churn: values.churn()?,
             instance_types_file: values.instance_types_file(),
         };
         Ok(Self { settings, warnings })
@@ -98,6 +93,15 @@ pub(super) struct Values<'a, V> {
 }
 
 impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
+    pub(super) fn churn(&self) -> Result<ChurnControls, InvalidValue> {
+        Ok(ChurnControls {
+            utilization_threshold: self.parse(&flags::UTILIZATION_THRESHOLD)?,
+            price_improvement_factor: self.parse(&flags::PRICE_IMPROVEMENT_FACTOR)?,
+            savings_threshold: self.parse(&flags::SAVINGS_THRESHOLD)?,
+            grace_period: self.parse(&flags::GRACE_PERIOD)?,
+        })
+    }
+
     fn text(&self, flag: &'static Flag) -> Written {
         if let Some(text) = given(self.matches, flag) {
             return Written { text: text.to_owned(), flag, origin: Origin::Flag };

@@ -1,4 +1,4 @@
-//! The command lines of `kerf plan` and `kerf snapshot`.
+//! The command lines of `kerf plan`, `kerf explain` and `kerf snapshot`.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_pars
 use kerf_controllers::Settings;
 
 use super::{
-    InvalidValue, argument,
+    InvalidValue, Refused, argument,
     flags::{self, Flag},
     options::Values,
 };
@@ -18,6 +18,8 @@ pub(crate) struct PlanOptions {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) format: Format,
     pub(crate) fail_on_unschedulable: bool,
+    /// What goes, instead of what comes.
+    pub(crate) disruption: bool,
     /// The part of the operator's settings that plans depend on.
     pub(crate) settings: Settings,
     pub(crate) warnings: Vec<String>,
@@ -37,13 +39,17 @@ pub(crate) struct SnapshotOptions {
     pub(crate) output_file: Option<PathBuf>,
 }
 
-/// Those flags of the operator that change where pods go.
-const SCHEDULING: [&Flag; 5] = [
+/// Those flags of the operator that change what is decided.
+const DECIDING: [&Flag; 9] = [
     &flags::PREFERENCE_POLICY,
     &flags::MIN_VALUES_POLICY,
     &flags::FEATURE_GATES,
     &flags::SCHEDULER_CONFIG,
     &flags::INSTANCE_TYPES_FILE_PATH,
+    &flags::UTILIZATION_THRESHOLD,
+    &flags::PRICE_IMPROVEMENT_FACTOR,
+    &flags::SAVINGS_THRESHOLD,
+    &flags::GRACE_PERIOD,
 ];
 
 pub(super) fn plan_command() -> clap::Command {
@@ -77,23 +83,12 @@ pub(super) fn plan_command() -> clap::Command {
              the same from a dump",
         )
         .args_override_self(true)
+        .args(sources())
         .arg(
-            Arg::new("filename")
-                .short('f')
-                .long("filename")
-                .value_name("PATH")
-                .action(ArgAction::Append)
-                .value_parser(value_parser!(PathBuf))
-                .help("A file or a directory of files, YAML or JSON; - for standard input. May be repeated"),
-        )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .default_value("table")
-                .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
-                .help("How to print the plan"),
+            Arg::new("disruption")
+                .long("disruption")
+                .action(ArgAction::SetTrue)
+                .help("Show instead which nodes would be removed or replaced next, and why not more"),
         )
         .arg(
             Arg::new("fail-on-unschedulable")
@@ -101,7 +96,53 @@ pub(super) fn plan_command() -> clap::Command {
                 .action(ArgAction::SetTrue)
                 .help("End with exit code 3 if pods have no place"),
         )
-        .args(SCHEDULING.map(argument))
+        .args(DECIDING.map(argument))
+}
+
+/// Where objects come from, and how the answer is printed.
+fn sources() -> [Arg; 2] {
+    [
+        Arg::new("filename")
+            .short('f')
+            .long("filename")
+            .value_name("PATH")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .help("A file or a directory of files, YAML or JSON; - for standard input. May be repeated"),
+        Arg::new("output")
+            .short('o')
+            .long("output")
+            .value_name("FORMAT")
+            .default_value("table")
+            .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
+            .help("How to print the answer"),
+    ]
+}
+
+pub(super) fn explain_command() -> clap::Command {
+    clap::Command::new("explain")
+        .about("Show why a node is left alone, or what would become of it")
+        .long_about(
+            "Show why a node is left alone, or what would become of it: every check with its outcome, where its pods \
+             would go, and what the prices are. For a NodePool: its budgets, and one line for each of its nodes.\n\n\
+             The objects come from files, or without -f from the cluster that KUBECONFIG names, which is only \
+             read. It decides with the same code as the operator.",
+        )
+        .after_long_help(
+            "Examples:\n  \
+             kerf explain node/worker-1\n  \
+             kerf explain nodepool/general -o json\n  \
+             kerf snapshot > cluster.json && kerf explain node/worker-1 -f cluster.json",
+        )
+        .args_override_self(true)
+        .arg(
+            Arg::new("what")
+                .value_name("KIND/NAME")
+                .required(true)
+                .help("node/NAME (of a Node or its NodeClaim) or nodepool/NAME"),
+        )
+        .args(sources())
+        .args(DECIDING.map(argument))
 }
 
 pub(super) fn snapshot_command() -> clap::Command {
@@ -127,27 +168,83 @@ impl PlanOptions {
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, InvalidValue> {
-        let values = Values { matches, variable };
-        let (gates, warnings) = values.gates()?;
-        let files = matches.get_many::<PathBuf>("filename").into_iter().flatten();
+        let (settings, warnings) = deciding(matches, variable)?;
         Ok(Self {
-            files: files.cloned().collect(),
-            format: match matches.get_one::<String>("output").map(String::as_str) {
-                Some("json") => Format::Json,
-                Some("yaml") => Format::Yaml,
-                _ => Format::Table,
-            },
+            files: files(matches),
+            format: format(matches),
             fail_on_unschedulable: matches.get_flag("fail-on-unschedulable"),
-            settings: Settings {
-                preference_policy: values.preference_policy()?,
-                min_values_policy: values.min_values_policy()?,
-                gates,
-                default_spread: values.default_spread()?,
-                instance_types_file: values.instance_types_file(),
-                ..Settings::default()
-            },
+            disruption: matches.get_flag("disruption"),
+            settings,
             warnings,
         })
+    }
+}
+
+/// What `kerf explain` was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ExplainOptions {
+    pub(crate) what: Explained,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) format: Format,
+    pub(crate) settings: Settings,
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Explained {
+    Node(String),
+    Pool(String),
+}
+
+impl ExplainOptions {
+    pub(super) fn read(
+        matches: &ArgMatches,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Refused> {
+        let what = matches.get_one::<String>("what").map_or("", String::as_str);
+        let what = match what.split_once('/') {
+            Some(("node" | "nodes" | "nodeclaim" | "nodeclaims", name)) => {
+                Explained::Node(name.to_owned())
+            }
+            Some(("nodepool" | "nodepools", name)) => Explained::Pool(name.to_owned()),
+            _ => {
+                let expected = "expected node/NAME or nodepool/NAME";
+                return Err(Refused::Usage(format!("cannot explain {what:?}: {expected}")));
+            }
+        };
+        let (settings, warnings) = deciding(matches, variable)?;
+        Ok(Self { what, files: files(matches), format: format(matches), settings, warnings })
+    }
+}
+
+/// The part of the operator's settings that decisions depend on, and what is to be said about them.
+fn deciding(
+    matches: &ArgMatches,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<(Settings, Vec<String>), InvalidValue> {
+    let values = Values { matches, variable };
+    let (gates, warnings) = values.gates()?;
+    let settings = Settings {
+        preference_policy: values.preference_policy()?,
+        min_values_policy: values.min_values_policy()?,
+        gates,
+        default_spread: values.default_spread()?,
+        churn: values.churn()?,
+        instance_types_file: values.instance_types_file(),
+        ..Settings::default()
+    };
+    Ok((settings, warnings))
+}
+
+fn files(matches: &ArgMatches) -> Vec<PathBuf> {
+    matches.get_many::<PathBuf>("filename").into_iter().flatten().cloned().collect()
+}
+
+fn format(matches: &ArgMatches) -> Format {
+    match matches.get_one::<String>("output").map(String::as_str) {
+        Some("json") => Format::Json,
+        Some("yaml") => Format::Yaml,
+        _ => Format::Table,
     }
 }
 

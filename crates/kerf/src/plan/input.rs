@@ -10,7 +10,7 @@ use kerf_cluster::load::{LoadError, Loader};
 use serde_json::Value;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InputError {
+pub(crate) enum InputError {
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
     #[error("the directory {path} has no files that end with .yaml, .yml or .json")]

@@ -35,25 +35,25 @@ pub(super) struct Summary {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Claim {
-    pub(super) pool: String,
-    pub(super) pods: Vec<String>,
-    pub(super) cheapest: Option<Cheapest>,
+pub(crate) struct Claim {
+    pub(crate) pool: String,
+    pub(crate) pods: Vec<String>,
+    pub(crate) cheapest: Option<Cheapest>,
     /// Any of these will do; the cheapest first.
-    pub(super) instance_types: Vec<String>,
+    pub(crate) instance_types: Vec<String>,
     /// Of the pods and of the daemons that come with the node.
-    pub(super) requests: BTreeMap<String, String>,
-    pub(super) min_values_relaxed: bool,
+    pub(crate) requests: BTreeMap<String, String>,
+    pub(crate) min_values_relaxed: bool,
 }
 
 /// The cheapest way to buy a claim.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Cheapest {
-    pub(super) instance_type: String,
-    pub(super) zone: Option<String>,
-    pub(super) capacity_type: Option<String>,
-    pub(super) price_per_hour: String,
+pub(crate) struct Cheapest {
+    pub(crate) instance_type: String,
+    pub(crate) zone: Option<String>,
+    pub(crate) capacity_type: Option<String>,
+    pub(crate) price_per_hour: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -128,7 +128,7 @@ impl Report {
 }
 
 impl Claim {
-    fn new(claim: &PlannedClaim, known: &KnownLabels) -> Self {
+    pub(crate) fn new(claim: &PlannedClaim, known: &KnownLabels) -> Self {
         let cheapest = claim.instance_types.first().and_then(|instance_type| {
             let offering = instance_type.cheapest(&claim.requirements, known)?;
             Some(Cheapest {

@@ -25,7 +25,7 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 /// `1 pod`, `2 pods`.
-pub(super) fn count(number: usize, thing: &str) -> String {
+pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -121,7 +121,7 @@ fn notes(report: &Report) -> String {
 }
 
 /// The first names, and how many more there are.
-fn shortened(names: &[String]) -> String {
+pub(super) fn shortened(names: &[String]) -> String {
     let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(SHOWN) {
         0 => shown,

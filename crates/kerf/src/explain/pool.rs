@@ -1,0 +1,189 @@
+//! One NodePool: its settings, its budgets, and a line for each of its nodes.
+
+use std::fmt::Write;
+
+use kerf_disruption::{
+    Allowance,
+    explain::{BudgetExplanation, NodeVerdict, PoolExplanation},
+};
+use kerf_model::churn::GracePeriod;
+use serde::Serialize;
+
+use super::node::Refusal;
+use crate::columns::section;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pool: String,
+    policy: &'static str,
+    consolidate_after: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<i64>,
+    utilization_threshold: String,
+    price_improvement_factor: String,
+    savings_threshold: String,
+    /// `off`, or a number of seconds.
+    grace_period: String,
+    budgets: Vec<BudgetReport>,
+    allowances: Vec<AllowanceReport>,
+    nodes: Vec<NodeReport>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BudgetReport {
+    nodes: String,
+    schedule: Option<String>,
+    duration: Option<String>,
+    reasons: Option<Vec<&'static str>>,
+    active: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AllowanceReport {
+    reason: &'static str,
+    nodes: u32,
+    /// Missing: as many as there are.
+    allowed: Option<u32>,
+    disrupting: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeReport {
+    node: String,
+    price_per_hour: String,
+    pods: usize,
+    /// `delete` or `replace`, if it would go.
+    decision: Option<&'static str>,
+    /// Why it would go.
+    reason: Option<&'static str>,
+    savings_per_hour: Option<String>,
+    refusal: Option<Refusal>,
+}
+
+impl Report {
+    pub(super) fn new(found: &PoolExplanation) -> Self {
+        Self {
+            pool: found.pool.clone(),
+            policy: found.policy.as_str(),
+            consolidate_after: found.consolidate_after.clone(),
+            replicas: found.replicas,
+            utilization_threshold: found.controls.utilization_threshold.to_string(),
+            price_improvement_factor: found.controls.price_improvement_factor.to_string(),
+            savings_threshold: found.controls.savings_threshold.to_string(),
+            grace_period: match found.controls.grace_period {
+                GracePeriod::Off => "off".to_owned(),
+                GracePeriod::For(length) => format!("{}s", length.as_secs()),
+            },
+            budgets: found.budgets.iter().map(BudgetReport::new).collect(),
+            allowances: found
+                .allowances
+                .iter()
+                .map(|(reason, allowance)| AllowanceReport {
+                    reason: reason.as_str(),
+                    nodes: allowance.nodes,
+                    allowed: Some(allowance.allowed).filter(|it| *it < Allowance::UNLIMITED),
+                    disrupting: allowance.disrupting,
+                })
+                .collect(),
+            nodes: found.nodes.iter().map(NodeReport::new).collect(),
+        }
+    }
+}
+
+impl BudgetReport {
+    fn new(found: &BudgetExplanation) -> Self {
+        let budget = &found.budget;
+        let reasons = |list: &Vec<kerf_api::DisruptionReason>| {
+            list.iter().map(|reason| reason.as_str()).collect()
+        };
+        Self {
+            nodes: budget.nodes.clone(),
+            schedule: budget.schedule.clone(),
+            duration: budget.duration.as_ref().map(|it| it.as_str().to_owned()),
+            reasons: budget.reasons.as_ref().map(reasons),
+            active: found.is_active == Ok(true),
+            error: found.is_active.as_ref().err().map(ToString::to_string),
+        }
+    }
+}
+
+impl NodeReport {
+    fn new(found: &NodeVerdict) -> Self {
+        let command = found.verdict.as_ref().ok();
+        Self {
+            node: found.node.clone(),
+            price_per_hour: found.price.to_string(),
+            pods: found.pods,
+            decision: command.map(|command| command.decision().as_str()),
+            reason: command.map(|command| command.reason().as_str()),
+            savings_per_hour: command.map(|command| command.savings.to_string()),
+            refusal: found.verdict.as_ref().err().map(Refusal::new),
+        }
+    }
+}
+
+pub(super) fn render(report: &Report) -> String {
+    let mut text = format!("NodePool {}\n", report.pool);
+    if let Some(replicas) = report.replicas {
+        let _ = writeln!(text, "  static: keeps {replicas} nodes, and consolidates none");
+    }
+    let _ = writeln!(
+        text,
+        "  policy {}, consolidateAfter {}\n  utilization threshold {}, price improvement factor {}, \
+         savings threshold {}, grace period {}",
+        report.policy,
+        report.consolidate_after,
+        report.utilization_threshold,
+        report.price_improvement_factor,
+        report.savings_threshold,
+        report.grace_period
+    );
+    text.push('\n');
+    let budgets = report.budgets.iter().map(|budget| {
+        [
+            budget.nodes.clone(),
+            budget.reasons.as_ref().map_or("all".to_owned(), |reasons| reasons.join(",")),
+            budget.schedule.clone().unwrap_or_else(|| "always".to_owned()),
+            budget.duration.clone().unwrap_or_else(|| "-".to_owned()),
+            match (&budget.error, budget.active) {
+                (Some(error), _) => format!("allows nothing: {error}"),
+                (None, active) => if active { "yes" } else { "no" }.to_owned(),
+            },
+        ]
+    });
+    let header = ["NODES", "REASONS", "SCHEDULE", "DURATION", "ACTIVE"];
+    text.push_str(&section("Budgets", &header, budgets));
+    text.push('\n');
+    let allowances = report.allowances.iter().map(|one| {
+        [
+            one.reason.to_owned(),
+            one.nodes.to_string(),
+            one.allowed.map_or_else(|| "unlimited".to_owned(), |allowed| allowed.to_string()),
+            one.disrupting.to_string(),
+        ]
+    });
+    let header = ["REASON", "NODES", "ALLOWED", "DISRUPTING"];
+    text.push_str(&section("May be disrupted at a time", &header, allowances));
+    text.push('\n');
+    let nodes = report.nodes.iter().map(|node| {
+        let verdict = match (&node.refusal, node.decision) {
+            (Some(refusal), _) => format!("stays ({}): {}", refusal.reason, refusal.message),
+            (None, decision) => format!(
+                "{} ({}), saves {}",
+                decision.unwrap_or_default(),
+                node.reason.unwrap_or_default(),
+                node.savings_per_hour.as_deref().unwrap_or_default()
+            ),
+        };
+        [node.node.clone(), node.price_per_hour.clone(), node.pods.to_string(), verdict]
+    });
+    let header = ["NODE", "PRICE/HOUR", "PODS", "BY ITSELF IT"];
+    text.push_str(&section("Nodes", &header, nodes));
+    text
+}

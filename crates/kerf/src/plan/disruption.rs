@@ -1,0 +1,212 @@
+//! `kerf plan --disruption`: which nodes would go next, and why not more.
+
+use std::{collections::BTreeMap, fmt::Write, process::ExitCode};
+
+use kerf_disruption::{Command, Memory, Pass, Replacement, pass};
+use kerf_model::KnownLabels;
+use serde::Serialize;
+
+use super::{Objects, PlanError, notes, print, report::Claim, table::count};
+use crate::{cli::PlanOptions, columns::section};
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    commands: Vec<CommandReport>,
+    /// Nodes that were looked at and stay, by reason.
+    left_alone: Vec<LeftAlone>,
+    notes: Vec<String>,
+}
+
+/// One step of disruption, as it is shown.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CommandReport {
+    pub(crate) method: String,
+    pub(crate) reason: &'static str,
+    pub(crate) decision: &'static str,
+    pub(crate) nodes: Vec<NodeReport>,
+    pub(crate) replacements: Vec<Claim>,
+    /// Pods that would go to nodes that are there.
+    pub(crate) moves: Vec<Move>,
+    /// Pods that would be evicted.
+    pub(crate) evictions: usize,
+    pub(crate) savings_per_hour: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeReport {
+    pub(crate) node: String,
+    pub(crate) pool: String,
+    pub(crate) instance_type: Option<String>,
+    pub(crate) zone: Option<String>,
+    pub(crate) capacity_type: Option<String>,
+    pub(crate) price_per_hour: String,
+    pub(crate) pods: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Move {
+    pub(crate) pod: String,
+    pub(crate) node: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LeftAlone {
+    reason: &'static str,
+    nodes: Vec<String>,
+    /// Of the first of them.
+    message: String,
+}
+
+pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
+    let objects = Objects::gather(&options.files, &options.settings)?;
+    let taken = objects.estate(&options.settings)?;
+    let settings = kerf_disruption::Settings {
+        // There is nobody else who waits.
+        looks_per_pass: usize::MAX,
+        ..options.settings.disruption()
+    };
+    let found = pass(&taken.estate, &settings, &mut Memory::default());
+    let mut report = Report::new(&found, &taken.estate.snapshot.labels);
+    report.notes = notes(&objects.loaded, &taken.left_out);
+    report.notes.extend(options.warnings.iter().cloned());
+    print(&report, options.format, render)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn new(found: &Pass, labels: &KnownLabels) -> Self {
+        let taken = |node: &str| {
+            let mut nodes = found.commands.iter().flat_map(|command| &command.candidates);
+            nodes.any(|candidate| candidate.node.name == node)
+        };
+        let mut reasons: BTreeMap<&'static str, LeftAlone> = BTreeMap::new();
+        for refused in found.refused.iter().filter(|refused| !taken(&refused.node)) {
+            let reason = refused.why.name();
+            let entry = reasons.entry(reason).or_insert_with(|| LeftAlone {
+                reason,
+                nodes: Vec::new(),
+                message: refused.why.to_string(),
+            });
+            if !entry.nodes.contains(&refused.node) {
+                entry.nodes.push(refused.node.clone());
+            }
+        }
+        Self {
+            commands: found.commands.iter().map(|it| CommandReport::new(it, labels)).collect(),
+            left_alone: reasons.into_values().collect(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl CommandReport {
+    pub(crate) fn new(command: &Command, labels: &KnownLabels) -> Self {
+        let planned = command.replacements.iter().filter_map(|replacement| match replacement {
+            Replacement::Planned(claim) => Some(Claim::new(claim, labels)),
+            Replacement::OfTemplate(_) => None,
+        });
+        let own = |uid: &str| {
+            let mut pods = command.candidates.iter().flat_map(|one| one.reschedulable_pods());
+            pods.any(|pod| pod.uid == uid)
+        };
+        let moves = command.placements.iter().flat_map(|placement| {
+            placement
+                .pods
+                .iter()
+                .filter(|pod| own(&pod.uid))
+                .map(|pod| Move { pod: pod.key(), node: placement.node.name.clone() })
+        });
+        let nodes = command.candidates.iter().map(|candidate| NodeReport {
+            node: candidate.node.name.clone(),
+            pool: candidate.pool.clone(),
+            instance_type: candidate.instance_type.as_ref().map(|it| it.name().to_owned()),
+            zone: candidate.zone.clone(),
+            capacity_type: candidate.capacity_type.clone(),
+            price_per_hour: candidate.price.to_string(),
+            pods: candidate.pods.len(),
+        });
+        Self {
+            method: format!("{:?}", command.method),
+            reason: command.reason().as_str(),
+            decision: command.decision().as_str(),
+            nodes: nodes.collect(),
+            replacements: planned.collect(),
+            moves: moves.collect(),
+            evictions: command.evictions(),
+            savings_per_hour: command.savings.to_string(),
+        }
+    }
+
+    /// What would be done, in one line.
+    pub(crate) fn title(&self) -> String {
+        let verb = if self.decision == "delete" { "Remove" } else { "Replace" };
+        format!(
+            "{verb} {} ({}), moving {}, saving {} per hour",
+            count(self.nodes.len(), "node"),
+            self.reason,
+            count(self.evictions, "pod"),
+            self.savings_per_hour
+        )
+    }
+}
+
+fn render(report: &Report) -> String {
+    let mut sections: Vec<String> = report.commands.iter().map(command).collect();
+    if report.commands.is_empty() {
+        sections.push("No node would be removed or replaced.\n".to_owned());
+    }
+    if !report.left_alone.is_empty() {
+        let row = |it: &LeftAlone| {
+            [
+                it.reason.to_owned(),
+                it.nodes.len().to_string(),
+                it.nodes[0].clone(),
+                it.message.clone(),
+            ]
+        };
+        let header = ["REASON", "NODES", "FOR INSTANCE", "BECAUSE"];
+        sections.push(section("Left alone", &header, report.left_alone.iter().map(row)));
+    }
+    if !report.notes.is_empty() {
+        sections.push(report.notes.iter().map(|note| format!("Note: {note}\n")).collect());
+    }
+    sections.join("\n")
+}
+
+fn command(command: &CommandReport) -> String {
+    let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let header = ["NODE", "POOL", "TYPE", "ZONE", "CAPACITY", "PRICE/HOUR", "PODS"];
+    let rows = command.nodes.iter().map(|node| {
+        [
+            node.node.clone(),
+            node.pool.clone(),
+            or_none(&node.instance_type),
+            or_none(&node.zone),
+            or_none(&node.capacity_type),
+            node.price_per_hour.clone(),
+            node.pods.to_string(),
+        ]
+    });
+    let mut text = section(&command.title(), &header, rows);
+    for claim in &command.replacements {
+        let cheapest = claim.cheapest.as_ref();
+        let _ = writeln!(
+            text,
+            "  by a new node of pool {} for {}: one of {}, from {} per hour ({})",
+            claim.pool,
+            count(claim.pods.len(), "pod"),
+            count(claim.instance_types.len(), "type"),
+            cheapest.map_or("-", |it| &it.price_per_hour),
+            cheapest.map_or("-", |it| &it.instance_type),
+        );
+    }
+    for one in &command.moves {
+        let _ = writeln!(text, "  {} goes to {}", one.pod, one.node);
+    }
+    text
+}

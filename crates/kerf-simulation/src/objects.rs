@@ -32,8 +32,8 @@ pub(crate) fn foundation(scenario: &Scenario, policy: &Policy) -> Vec<Value> {
 /// The objects of a workload, with this many replicas where it has replicas.
 pub(crate) fn of_workload(workload: &Workload, replicas: u32) -> Vec<Value> {
     let Workload { name, namespace, .. } = workload;
-    let metadata = json!({"name": name, "namespace": namespace, "labels": {APP: name}});
-    let selector = json!({"matchLabels": {APP: name}});
+    let metadata = json!({"name": name, "namespace": namespace});
+    let selector = json!({"matchLabels": {WORKLOAD: name}});
     let template = pod_template(workload);
     let main = if let Some(cron) = &workload.cron {
         json!({
@@ -67,7 +67,8 @@ pub(crate) fn of_workload(workload: &Workload, replicas: u32) -> Vec<Value> {
     budget.into_iter().chain([main]).collect()
 }
 
-pub(crate) const APP: &str = "app";
+/// Every pod has it; `app` has the same value unless the scenario gives it another.
+const WORKLOAD: &str = "simulation.kerf.sh/workload";
 const NODE_CLASS: &str = "default";
 
 fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
@@ -99,7 +100,8 @@ fn pod_template(workload: &Workload) -> Value {
         "containers": [{"name": "main", "image": "example.com/app:1", "resources": {"requests": requests}}],
     });
     let mut labels = pod.labels.clone();
-    labels.insert(APP.to_owned(), workload.name.clone());
+    labels.insert(WORKLOAD.to_owned(), workload.name.clone());
+    labels.entry("app".to_owned()).or_insert_with(|| workload.name.clone());
     let mut annotations = pod.annotations.clone();
     if pod.do_not_disrupt {
         annotations.insert(annotations::DO_NOT_DISRUPT.to_owned(), "true".to_owned());

@@ -13,9 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::policy::Policy;
 
+mod snapshot;
 mod workload;
 
-pub(crate) use workload::Workload;
+pub(crate) use workload::{PodTemplate, Workload};
 
 /// The file as a whole. Times of day are UTC, and all times of events count from the start.
 #[derive(Clone, Debug, Deserialize)]
@@ -193,15 +194,20 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// `path` is how errors call the text.
+    /// A scenario, or a snapshot of a cluster. `path` is how errors call the text.
     pub fn from_yaml(text: &str, path: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self = read_yaml(text, path)?;
-        scenario.check().map_err(|Wrong { field, problem }| ScenarioError::Wrong {
+        let mut value = any_yaml(text, path)?;
+        let read = match snapshot::items(&mut value) {
+            Some(items) => snapshot::scenario(items),
+            None => {
+                shaped(value, path).map(|scenario: Self| scenario.check().map(|()| scenario))?
+            }
+        };
+        read.map_err(|Wrong { field, problem }| ScenarioError::Wrong {
             path: path.to_owned(),
             field,
             problem,
-        })?;
-        Ok(scenario)
+        })
     }
 
     fn check(&self) -> Result<(), Wrong> {
@@ -231,10 +237,24 @@ impl Scenario {
 
 /// Reads YAML whose errors name the field.
 pub(crate) fn read_yaml<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ScenarioError> {
+    shaped(any_yaml(text, path)?, path)
+}
+
+/// JSON is read as such: of a large snapshot a YAML parser would take many times as long.
+fn any_yaml(text: &str, path: &str) -> Result<Value, ScenarioError> {
+    if text.starts_with('{')
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return Ok(value);
+    }
     let options = serde_saphyr::options! { with_snippet: false };
-    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        ScenarioError::Syntax { path: path.to_owned(), problem: error.to_string() }
-    })?;
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| ScenarioError::Syntax {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+fn shaped<T: DeserializeOwned>(value: Value, path: &str) -> Result<T, ScenarioError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let field = match error.path().to_string() {
             top if top == "." => "the top level".to_owned(),

@@ -320,16 +320,18 @@ impl Ledger {
         if change.is_gone() || text(event, "/source/component") != "karpenter" {
             return;
         }
-        let reason = text(event, "/reason");
-        if REFUSALS.contains(&reason) {
-            let (about, message) = (text(event, "/involvedObject/name"), text(event, "/message"));
+        let (reason, about) = (text(event, "/reason"), text(event, "/involvedObject/name"));
+        // What concerns a machine is said of its claim and of its node; once is enough.
+        if REFUSALS.contains(&reason) && text(event, "/involvedObject/kind") != "Node" {
+            let message = text(event, "/message");
             self.tell(self.counted_until, DecisionKind::Refuse, format!("{about}: {message}"));
         }
     }
 }
 
-/// Events of the operator that say why something was not done.
-const REFUSALS: [&str; 3] = ["Unconsolidatable", "DisruptionBlocked", "FailedScheduling"];
+/// Events of the operator that say why something was not done. `DisruptionBlocked` is not among them: most of what it says
+/// (a node that has just started, a pod that is about to come) is over a minute later.
+const REFUSALS: [&str; 2] = ["Unconsolidatable", "FailedScheduling"];
 
 impl Node {
     pub fn instance_type(&self) -> &str {

@@ -46,7 +46,9 @@ fn pods_get_nodes_and_nodes_get_a_bill() {
 
 #[test]
 fn the_same_seed_gives_the_same_report() {
-    let scenario = Scenario::from_yaml(GROWS_AND_SHRINKS, "test").unwrap();
+    let mut scenario = Scenario::from_yaml(GROWS_AND_SHRINKS, "test").unwrap();
+    // Long enough for nodes to come and for consolidation to take some away.
+    scenario.length = "1h15m".parse().unwrap();
     let policies = [policy("parity"), policy(DEFAULTS)];
     let once = compare(&scenario, &policies, |_| {}).unwrap();
     let again = compare(&scenario, &policies, |_| {}).unwrap();
@@ -63,4 +65,39 @@ fn a_pool_that_the_api_server_refuses_is_named() {
     let told = run(&scenario, &odd, || {}).unwrap_err().to_string();
     assert!(told.contains("refuses NodePool default under policy kerf-defaults"), "{told}");
     assert!(told.contains("consolidateAfter"), "{told}");
+}
+
+#[test]
+fn every_shipped_scenario_can_be_read() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/simulate");
+    let files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap()).collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        Scenario::from_file(&file.path()).unwrap_or_else(|error| panic!("{error}"));
+    }
+    Scenario::demo().unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_snapshot_becomes_workloads_that_run() {
+    let snapshot = serde_json::json!({"kind": "List", "items": [
+        {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p", "uid": "1"}, "spec": {
+            "template": {"spec": {"requirements": [
+                {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}}}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "controller": true}]},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Running"}},
+    ]});
+    let mut scenario = Scenario::from_yaml(&snapshot.to_string(), "cluster.json").unwrap();
+    scenario.length = "10m".parse().unwrap();
+    let summary = run(&scenario, &policy(DEFAULTS), || {}).unwrap().summary;
+    assert_eq!(
+        (summary.pods_started, summary.launched, summary.pending_at_end),
+        (1, 1, 0),
+        "{summary:?}"
+    );
 }

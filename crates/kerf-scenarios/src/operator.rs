@@ -6,6 +6,7 @@ use kerf_controllers::{
     Operator, Settings,
     operator::{self, OperatorError},
 };
+use kerf_model::{InstanceType, Offering, Price};
 use kerf_provider::kwok::{self, KwokProvider};
 use kerf_runtime::{Clock, Metrics};
 use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub struct OperatorHandle {
     stop: CancellationToken,
     running: JoinHandle<Result<(), OperatorError>>,
+    provider: Arc<KwokProvider>,
     pub metrics: Metrics,
 }
 
@@ -31,12 +33,19 @@ impl OperatorHandle {
     ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let (ready, mut synced) = watch::channel(false);
-        let operating =
-            operate(client, clock, settings, cloud, metrics.clone(), ready, stop.clone());
-        let running = tokio::spawn(operating);
+        let provider = provider(&client);
+        let operator = Operator {
+            provider: Arc::new(FaultyCloud::new(provider.clone(), cloud.clone())),
+            metrics: metrics.clone(),
+            client,
+            clock,
+            settings,
+            ready,
+        };
+        let running = tokio::spawn(operate(operator, provider.clone(), stop.clone()));
         // An operator that ends before it is ready is noticed by whoever waits for what it should have done.
         let _ = synced.wait_for(|synced| *synced).await;
-        Self { stop, running, metrics }
+        Self { stop, running, provider, metrics }
     }
 
     /// Starts an operator that dies where `faults` say so, and one that takes its place.
@@ -44,29 +53,27 @@ impl OperatorHandle {
         mortal: Client,
         faults: Faults,
         successor: Client,
-        clock: Clock,
-        settings: Settings,
+        clock: &Clock,
+        settings: &Settings,
         cloud: &CloudFaults,
     ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
-        let first = operate(
-            mortal,
-            clock.clone(),
-            settings.clone(),
-            cloud,
-            metrics.clone(),
-            watch::channel(false).0,
-            stop.clone(),
-        );
-        let second = operate(
-            successor,
-            clock,
-            settings,
-            cloud,
-            metrics.clone(),
-            watch::channel(false).0,
-            stop.clone(),
-        );
+        let operator = |client: Client| {
+            let provider = provider(&client);
+            let operator = Operator {
+                provider: Arc::new(FaultyCloud::new(provider.clone(), cloud.clone())),
+                clock: clock.clone(),
+                settings: settings.clone(),
+                metrics: metrics.clone(),
+                ready: watch::channel(false).0,
+                client,
+            };
+            (operator, provider)
+        };
+        let (first, its_provider) = operator(mortal);
+        let (second, provider) = operator(successor);
+        let first = operate(first, its_provider, stop.clone());
+        let second = operate(second, provider.clone(), stop.clone());
         let running = tokio::spawn(async move {
             let mut first = tokio::spawn(first);
             tokio::select! {
@@ -79,7 +86,25 @@ impl OperatorHandle {
             }
             second.await
         });
-        Self { stop, running, metrics }
+        Self { stop, running, provider, metrics }
+    }
+
+    /// From now on instances cost as much as `price` says, given their type's name and what they cost before.
+    pub(crate) fn reprice(&self, price: impl Fn(&str, Price) -> Price) {
+        let repriced = kwok::generated().into_iter().map(|one| {
+            let offerings = one.offerings().iter().map(|offering| Offering {
+                price: price(one.name(), offering.price),
+                ..offering.clone()
+            });
+            InstanceType::new(
+                one.name(),
+                one.requirements().clone(),
+                offerings.collect(),
+                one.capacity().clone(),
+                one.overhead().clone(),
+            )
+        });
+        self.provider.offer(repriced);
     }
 
     /// Asks it to stop and waits until it has.
@@ -93,22 +118,19 @@ impl OperatorHandle {
     }
 }
 
-/// An operator as the binary makes it, in a cloud where something may go wrong.
+fn provider(client: &Client) -> Arc<KwokProvider> {
+    Arc::new(KwokProvider::new(client.clone(), kwok::generated()))
+}
+
+/// An operator as the binary runs it.
 fn operate(
-    client: Client,
-    clock: Clock,
-    settings: Settings,
-    cloud: &CloudFaults,
-    metrics: Metrics,
-    ready: watch::Sender<bool>,
+    operator: Operator,
+    provider: Arc<KwokProvider>,
     stop: CancellationToken,
 ) -> impl Future<Output = Result<(), OperatorError>> + use<> {
-    let resumed = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
-    let provider = Arc::new(FaultyCloud::new(resumed.clone(), cloud.clone()));
-    let operator = Operator { client, clock, settings, provider, metrics, ready };
     let elected = async move {
         // What the binary does when it is elected; claims it cannot take up time out by themselves.
-        let _ = resumed.resume().await;
+        let _ = provider.resume().await;
     };
     operator::run(operator, elected, stop)
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::{
 };
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
+use kerf_model::Price;
 use kerf_runtime::Clock;
 use kerf_testbed::{CloudFaults, EventLog, Faults, Testbed, actors};
 use kube::{
@@ -82,8 +83,8 @@ impl World {
             testbed.client_with(faults),
             faults.clone(),
             testbed.client(),
-            testbed.clock().clone(),
-            settings.clone(),
+            testbed.clock(),
+            &settings,
             &cloud,
         );
         let (stage, faults) = (Stage::Testbed { testbed, actors }, faults.clone());
@@ -198,6 +199,14 @@ impl World {
             (Some(operator), _) => operator.metrics.text(),
             (None, Stage::Shared(shared)) => shared.metrics.text(),
             (None, _) => String::new(),
+        }
+    }
+
+    /// Changes what instances cost; only where the operator is the story's own.
+    pub fn reprice(&self, price: impl Fn(&str, Price) -> Price) {
+        match &self.operator {
+            Some(operator) => operator.reprice(price),
+            None => panic!("prices are those of an operator, and there is none of this story"),
         }
     }
 

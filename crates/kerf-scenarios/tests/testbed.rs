@@ -90,6 +90,7 @@ stories! { churn_controls:
     drifted_nodes_are_not_held_back,
     expired_nodes_are_not_held_back,
     a_node_at_rest_takes_pods_and_a_busy_one_does_not,
+    a_replacement_that_costs_more_than_promised_goes_back,
 }
 
 macro_rules! controls {

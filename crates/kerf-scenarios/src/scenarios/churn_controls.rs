@@ -1,8 +1,11 @@
 //! What keeps nodes from being moved about for little: four controls, each on two levels.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
-use kerf_api::{NodeClaim, NodePool, labels};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Pod},
+};
+use kerf_api::{NodeClaim, NodePool, labels, taints};
 use kerf_controllers::{
     Settings,
     settings::{ChurnControls, OutOfRange},
@@ -188,6 +191,44 @@ pub async fn a_node_at_rest_takes_pods_and_a_busy_one_does_not(world: World) {
     world.until("on the second node alone", one_ready_node).await;
 }
 
+/// What was bought turns out to cost more than the move is worth: it goes back, and nobody has been moved.
+pub async fn a_replacement_that_costs_more_than_promised_goes_back(world: World) {
+    open_pool(&world, &json!({})).await;
+    let old = a_node_for_seven_with_one_pod(&world).await;
+    let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
+    world
+        .until("the node is to be replaced", async |world: &World| {
+            let told = messages(world, &old.name_any(), "ConsolidationCandidate").await;
+            if told.is_empty() { Err("nobody says so".to_owned()) } else { Ok(()) }
+        })
+        .await;
+    // While the decision waits for its second look everything but the node's own type becomes ten times as dear.
+    world.reprice(|name, price| if name.starts_with("c-8x") { price } else { price.times(10, 1) });
+    let message = world
+        .until("the node is told what was lost", async |world: &World| {
+            let messages = messages(world, &old.name_any(), "Unconsolidatable").await;
+            let lost = messages.iter().find(|it| it.contains("and the move is worth it up to"));
+            lost.cloned().ok_or_else(|| format!("{messages:?}"))
+        })
+        .await;
+    assert!(message.starts_with("The replacement costs 0.54"), "{message}");
+    world
+        .until("the node is as it was", async |world: &World| {
+            let (claim, node) = one_ready_node(world).await?;
+            assert_eq!(claim.uid(), old.uid(), "the old node went");
+            let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            let marked = taints.iter().any(|taint| taint.key == taints::DISRUPTED);
+            if marked { Err("it is still marked".into()) } else { Ok(()) }
+        })
+        .await;
+    let still = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(still.uid(), pod.uid(), "the pod was moved");
+    let metrics = world.metrics();
+    let counted = "karpenter_consolidation_blocked_total{";
+    let reason = "reason=\"promised_savings_lost\"";
+    assert!(metrics.lines().any(|it| it.starts_with(counted) && it.contains(reason)), "{metrics}");
+}
+
 /// A pool whose nodes may be consolidated at once, with `disruption` merged in.
 async fn open_pool(world: &World, disruption: &Value) -> NodePool {
     let mut changes = json!({
@@ -232,11 +273,7 @@ async fn is_told(world: &World, claim: &NodeClaim, control: Control) {
     let about = claim.name_any();
     world
         .until("the node is told why it stays", async |world: &World| {
-            let told = world.list::<Event>().await.into_iter().filter(|event| {
-                event.reason.as_deref() == Some("Unconsolidatable")
-                    && event.involved_object.name.as_deref() == Some(&about)
-            });
-            let messages: Vec<_> = told.filter_map(|event| event.message).collect();
+            let messages = messages(world, &about, "Unconsolidatable").await;
             let found = messages.iter().any(|message| message.contains(control.says));
             if found { Ok(()) } else { Err(format!("{messages:?}")) }
         })
@@ -260,6 +297,15 @@ async fn is_told(world: &World, claim: &NodeClaim, control: Control) {
         let own = "karpenter_consolidation_threshold_blocked_total";
         assert!(counted(own, &[of_pool]), "{metrics}");
     }
+}
+
+/// What has been said about an object, of one kind.
+async fn messages(world: &World, about: &str, reason: &str) -> Vec<String> {
+    let told = world.list::<Event>().await.into_iter().filter(|event| {
+        event.reason.as_deref() == Some(reason)
+            && event.involved_object.name.as_deref() == Some(about)
+    });
+    told.filter_map(|event| event.message).collect()
 }
 
 async fn is_replaced_by_something_smaller(world: &World, old: &NodeClaim) {

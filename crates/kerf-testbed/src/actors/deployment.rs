@@ -56,6 +56,8 @@ impl Controller for Deployments {
         } else if rollout.is_scaling() {
             rollout.scale_current(desk)?;
         }
+        rollout.note_revision(desk)?;
+        let Some(deployment) = desk.get(DEPLOYMENTS, key) else { return Ok(()) };
         let now = desk.timestamp();
         desk.change_status(DEPLOYMENTS, &deployment, |status| rollout.report(status, &now))
     }
@@ -273,6 +275,20 @@ impl<'a> Rollout<'a> {
             desk.delete(REPLICA_SETS, &set.value, Deletion::Background)?;
         }
         Ok(())
+    }
+
+    /// The deployment carries the revision of its present set.
+    fn note_revision(&self, desk: &Desk) -> Result<(), Refusal> {
+        let path = ["metadata", "annotations", REVISION];
+        let Some(new) = &self.new else { return Ok(()) };
+        let revision = meta::text(&new.value, &path);
+        if revision.is_empty() || meta::text(self.deployment, &path) == revision {
+            return Ok(());
+        }
+        let mut changed = self.deployment.clone();
+        let annotations = meta::object_mut(&mut changed["metadata"], "annotations");
+        annotations.insert(REVISION.into(), revision.into());
+        desk.update(DEPLOYMENTS, &changed).map(|_| ())
     }
 
     fn report(&self, status: &mut Value, now: &str) {

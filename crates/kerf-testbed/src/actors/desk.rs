@@ -38,6 +38,7 @@ pub(super) const NODES: Kind = kind("", "nodes", "Node");
 pub(super) const EVENTS: Kind = kind("", "events", "Event");
 pub(super) const NAMESPACES: Kind = kind("", "namespaces", "Namespace");
 pub(super) const CLAIMS: Kind = kind("", "persistentvolumeclaims", "PersistentVolumeClaim");
+pub(super) const SERVICES: Kind = kind("", "services", "Service");
 pub(super) const VOLUMES: Kind = kind("", "persistentvolumes", "PersistentVolume");
 pub(super) const STORAGE_CLASSES: Kind = kind("storage.k8s.io", "storageclasses", "StorageClass");
 pub(super) const ATTACHMENTS: Kind =

@@ -68,7 +68,7 @@ impl Controller for Jobs {
             failure = fill(&job.value, ended, &mut active, desk).err();
         }
         desk.change_status(JOBS, &job, |status| {
-            report(status, ended, &active, verdict.as_ref(), desk);
+            report(status, &job.value, ended, &active, verdict.as_ref(), desk);
         })?;
         failure.map_or(Ok(()), Err)
     }
@@ -152,6 +152,7 @@ fn fill(
 
 fn report(
     status: &mut Value,
+    job: &Value,
     ended: &Ended,
     active: &[Arc<Object>],
     verdict: Option<&Verdict>,
@@ -159,8 +160,16 @@ fn report(
 ) {
     let now = desk.timestamp();
     let ready = active.iter().filter(|pod| pods::is_ready(&pod.value)).count();
+    report_suspension(status, job["spec"]["suspend"] == true, &now);
     let map = meta::map_mut(status);
-    map.entry("startTime").or_insert_with(|| now.clone().into());
+    if job["spec"]["suspend"] == true {
+        map.remove("startTime");
+    } else {
+        map.entry("startTime").or_insert_with(|| now.clone().into());
+    }
+    if job["spec"]["completionMode"] == "Indexed" && !ended.indexes.is_empty() {
+        map.insert("completedIndexes".into(), ranges(&ended.indexes).into());
+    }
     map.insert("ready".into(), ready.into());
     map.entry("terminating").or_insert_with(|| 0.into());
     map.entry("uncountedTerminatedPods").or_insert_with(|| json!({}));
@@ -199,6 +208,36 @@ fn report(
     }
 }
 
+fn report_suspension(status: &mut Value, suspended: bool, now: &str) {
+    let was = status["conditions"].as_array().into_iter().flatten();
+    let was = was.into_iter().any(|known| known["type"] == "Suspended");
+    let condition = if suspended {
+        json!({ "type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended" })
+    } else if was {
+        json!({ "type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed" })
+    } else {
+        return;
+    };
+    pods::set_condition(status, condition, now);
+}
+
+/// `0-2,4`: consecutive numbers as ranges.
+fn ranges(numbers: &BTreeSet<i64>) -> String {
+    let mut runs: Vec<(i64, i64)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => runs.push((*number, *number)),
+        }
+    }
+    let texts = runs.iter().map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first},{last}"),
+        _ => format!("{first}-{last}"),
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
 /// When a job ended, and how.
 pub(super) fn is_finished(job: &Value) -> bool {
     ["Complete", "Failed"].iter().any(|kind| has_condition(job, kind))
@@ -225,4 +264,21 @@ fn expire(job: &Object, key: &str, queue: &mut Queue, desk: &Desk) -> Result<(),
 
 fn index(pod: &Value) -> Option<i64> {
     meta::text(pod, &["metadata", "annotations", INDEX]).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_indexes_are_written_as_ranges() {
+        for (numbers, text) in [
+            (vec![], ""),
+            (vec![3], "3"),
+            (vec![0, 1], "0,1"),
+            (vec![0, 1, 2, 4, 6, 7, 8], "0-2,4,6-8"),
+        ] {
+            assert_eq!(ranges(&numbers.into_iter().collect()), text);
+        }
+    }
 }

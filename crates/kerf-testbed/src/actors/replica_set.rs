@@ -2,12 +2,16 @@
 
 use super::Controller;
 use super::desk::{Deletion, Desk, PODS, REPLICA_SETS, Refusal};
+use super::fitness::labels;
 use super::pods::{self, Children};
 use super::queue::Queue;
 use crate::api::{Object, Seen, meta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kerf_model::Selector;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Pods made or deleted in one go, as in kube-controller-manager.
@@ -16,6 +20,47 @@ const BURST: usize = 500;
 #[derive(Debug, Default)]
 pub(super) struct ReplicaSets {
     pods: Children,
+    sets: BTreeMap<Arc<str>, Selector>,
+    /// Pods that nobody controls.
+    orphans: BTreeSet<Arc<str>>,
+}
+
+impl ReplicaSets {
+    /// Takes in orphans that the set selects, and lets its pods go that it does not select any more. Whether there were any.
+    fn claim(&self, set: &Object, key: &str, desk: &Desk) -> Result<bool, Refusal> {
+        let Some(selector) = self.sets.get(key) else { return Ok(false) };
+        let mut changed = false;
+        let selected = |pod: &Value| selector.selects(&labels(meta::field(pod, "labels")));
+        let namespace = format!("{}/", meta::namespace(&set.value));
+        let orphans = self.orphans.range(Arc::from(namespace.as_str())..);
+        for orphan in orphans.take_while(|orphan| orphan.starts_with(&namespace)) {
+            let Some(pod) = desk.get(PODS, orphan) else { continue };
+            if pods::is_active(&pod.value) && selected(&pod.value) {
+                let owner = pods::owner_reference(REPLICA_SETS, &set.value);
+                changed |= set_owners(&pod, json!([owner]), desk)?;
+            }
+        }
+        for pod in self.pods.of(&set.value) {
+            if !meta::is_deleting(&pod.value) && !selected(&pod.value) {
+                changed |= set_owners(&pod, Value::Null, desk)?;
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// Whether it was done: a pod that has moved on is heard of.
+fn set_owners(pod: &Object, owners: Value, desk: &Desk) -> Result<bool, Refusal> {
+    let mut changed = pod.value.clone();
+    if owners.is_null() {
+        meta::unset(&mut changed, "ownerReferences");
+    } else {
+        meta::set(&mut changed, "ownerReferences", owners);
+    }
+    match desk.update(PODS, &changed) {
+        Err(refusal) if !refusal.is_overtaken() => Err(refusal),
+        outcome => Ok(outcome.is_ok()),
+    }
 }
 
 impl Controller for ReplicaSets {
@@ -24,9 +69,26 @@ impl Controller for ReplicaSets {
     }
 
     fn see(&mut self, seen: &Seen, queue: &mut Queue) {
+        let value = &seen.object.value;
         if seen.is("apps", "replicasets") {
+            if seen.gone {
+                self.sets.remove(&seen.key);
+            } else {
+                let selector = LabelSelector::deserialize(&value["spec"]["selector"]).ok();
+                self.sets.insert(seen.key.clone(), Selector::from_api(selector.as_ref()));
+            }
             queue.add(seen.key.clone());
             return;
+        }
+        if seen.gone || pods::controller(value).is_some() {
+            self.orphans.remove(&seen.key);
+        } else if self.orphans.insert(seen.key.clone()) || seen.before.is_some() {
+            let namespace = format!("{}/", meta::namespace(value));
+            let labels = labels(meta::field(value, "labels"));
+            let sets = self.sets.range(Arc::from(namespace.as_str())..);
+            let sets = sets.take_while(|(key, _)| key.starts_with(&namespace));
+            let sets = sets.filter(|(_, selector)| selector.selects(&labels));
+            sets.for_each(|(key, _)| queue.add(key.clone()));
         }
         let owners = self.pods.see(seen).into_iter();
         owners.filter(|(kind, _)| kind == REPLICA_SETS.name).for_each(|(_, key)| queue.add(key));
@@ -34,6 +96,10 @@ impl Controller for ReplicaSets {
 
     fn reconcile(&mut self, key: &str, queue: &mut Queue, desk: &Desk) -> Result<(), Refusal> {
         let Some(set) = desk.get(REPLICA_SETS, key) else { return Ok(()) };
+        if !meta::is_deleting(&set.value) && self.claim(&set, key, desk)? {
+            // Counted when they are seen with their new owner, or without one.
+            return Ok(());
+        }
         let mut pods = self.pods.of(&set.value);
         pods.retain(|pod| pods::is_active(&pod.value));
         let spec = &set.value["spec"];

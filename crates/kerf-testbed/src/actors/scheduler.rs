@@ -8,8 +8,8 @@ mod floor;
 mod score;
 mod volumes;
 
-use super::desk::{Desk, EVENTS, PODS};
-use super::{Actor, pods};
+use super::desk::{Desk, EVENTS, PODS, REPLICA_SETS, SERVICES, STATEFUL_SETS};
+use super::{Actor, fitness, pods};
 use crate::api::{Object, Seen, Wanted, meta};
 use crate::log::digest;
 use crate::random::Random;
@@ -17,7 +17,11 @@ use demand::{Demand, Lanes};
 use filter::{NOT_NAMED, Outlook, Reason};
 use floor::{Floor, Slot};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kerf_model::selector::LabelTest;
+use kerf_model::{Labels, Selector};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -168,7 +172,10 @@ impl Scheduler {
 
     fn try_pod(&mut self, key: &Arc<str>, desk: &Desk) {
         let Some(pod) = desk.get(PODS, key) else { return };
-        let Some(demand) = Demand::of(&pod.value, &mut self.lanes) else { return };
+        let Some(mut demand) = Demand::of(&pod.value, &mut self.lanes) else { return };
+        if let Some(selector) = peers(&pod.value, &demand.labels, desk) {
+            demand.spread_by_default(&selector);
+        }
         let volumes = Volumes::of(&pod.value, desk);
         let chosen = match &volumes {
             Ok(volumes) => self.choose(&demand, volumes),
@@ -288,6 +295,29 @@ impl Actor for Scheduler {
         }
         self.later.first().map(|(time, _)| *time)
     }
+}
+
+/// The pods that one is spread with when it says nothing about that: those of its services and of its set.
+fn peers(pod: &Value, labels: &Labels, desk: &Desk) -> Option<Selector> {
+    let namespace = meta::namespace(pod);
+    let set = pods::controller(pod).and_then(|(kind, name, _)| {
+        let kind = [REPLICA_SETS, STATEFUL_SETS].into_iter().find(|known| known.name == kind)?;
+        let set = desk.get(kind, &format!("{namespace}/{name}"))?;
+        LabelSelector::deserialize(&set.value["spec"]["selector"]).ok()
+    });
+    let mut tests = Vec::new();
+    for service in desk.list(SERVICES, namespace) {
+        let selector = fitness::labels(&service.value["spec"]["selector"]);
+        if !selector.is_empty()
+            && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+        {
+            tests.extend(selector.iter().map(|(key, value)| LabelTest::equals(key, value)));
+        }
+    }
+    if set.is_none() && tests.is_empty() {
+        return None;
+    }
+    Some(Selector::from_api(Some(&set.unwrap_or_default())).and(tests))
 }
 
 /// How many nodes that fit are enough to choose from: kube-scheduler's adaptive share.

@@ -200,11 +200,16 @@ impl<'a> Row<'a> {
         let available =
             number(&|pod| pods::available_from(pod, least).is_some_and(|from| from <= now));
         map.insert("availableReplicas".into(), available.into());
-        for (name, count) in [
-            ("readyReplicas", number(&|pod| pods::is_ready(pod))),
-            ("updatedReplicas", updated),
-            ("currentReplicas", updated),
-        ] {
+        let ready = number(&|pod| pods::is_ready(pod));
+        let settled = updated == total && ready == total;
+        let former = map.get("currentRevision").and_then(Value::as_str).map(str::to_owned);
+        let former = former.filter(|_| !settled).unwrap_or_else(|| self.revision.clone());
+        let current = number(&|pod| {
+            meta::at(pod, &["metadata", "labels", HASH]) == former.as_str() && pods::is_active(pod)
+        });
+        for (name, count) in
+            [("readyReplicas", ready), ("updatedReplicas", updated), ("currentReplicas", current)]
+        {
             if count > 0 {
                 map.insert(name.into(), count.into());
             } else {
@@ -213,8 +218,6 @@ impl<'a> Row<'a> {
         }
         map.insert("updateRevision".into(), self.revision.clone().into());
         map.entry("collisionCount").or_insert_with(|| 0.into());
-        if map.get("currentRevision").is_none() || updated == total {
-            map.insert("currentRevision".into(), self.revision.clone().into());
-        }
+        map.insert("currentRevision".into(), former.into());
     }
 }

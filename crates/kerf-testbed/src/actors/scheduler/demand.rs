@@ -23,6 +23,8 @@ pub(super) struct Demand {
     pub(super) ports: Vec<HostPort>,
     pub(super) spread: Vec<Spread>,
     pub(super) soft_spread: Vec<Spread>,
+    /// The soft constraints are the scheduler's own and not the pod's.
+    pub(super) spreads_by_default: bool,
     pub(super) affinity: Vec<PodTerm>,
     pub(super) anti_affinity: Vec<PodTerm>,
     /// Negative weights repel.
@@ -99,6 +101,9 @@ impl Scope {
     }
 }
 
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// For pods that ask for none: 100m and 200MB.
 const ASSUMED: [i64; 2] = [100, 200 * 1024 * 1024];
 
@@ -142,12 +147,36 @@ impl Demand {
             ports: host_ports(&spec),
             spread,
             soft_spread,
+            spreads_by_default: false,
             affinity: terms(together.required_during_scheduling_ignored_during_execution),
             anti_affinity: terms(apart.required_during_scheduling_ignored_during_execution),
             preferred,
             namespace,
             labels,
         })
+    }
+
+    /// Spreads a pod that says nothing about it over hosts and zones, as kube-scheduler does with the pods of a service or
+    /// of a set.
+    pub(super) fn spread_by_default(&mut self, selector: &Selector) {
+        if !self.spread.is_empty() || !self.soft_spread.is_empty() {
+            return;
+        }
+        self.spreads_by_default = true;
+        self.soft_spread = [(HOSTNAME, 3), (ZONE, 5)]
+            .map(|(key, max_skew)| Spread {
+                key: key.to_owned(),
+                max_skew,
+                min_domains: 1,
+                scope: Scope {
+                    namespaces: [self.namespace.clone()].into(),
+                    namespace_selector: None,
+                    selector: selector.clone(),
+                },
+                honors_affinity: true,
+                honors_taints: false,
+            })
+            .into();
     }
 
     /// Whether other pods decide where this one may go.

@@ -1,7 +1,7 @@
 //! Which nodes can take a pod, and why the others cannot: the scheduler's filters, in their order.
 
 use super::super::fitness::{self, NodeFacts, UNSCHEDULABLE};
-use super::demand::{Demand, Lanes, PODS_LANE, PodTerm};
+use super::demand::{Demand, Lanes, PODS_LANE, PodTerm, Spread};
 use super::floor::{Floor, Place, Slot, Sort};
 use super::volumes::Volumes;
 use kerf_model::{Effect, Taint};
@@ -38,6 +38,12 @@ pub(super) struct Outlook<'a> {
     repelled: Vec<(&'a str, BTreeSet<&'a str>)>,
 }
 
+/// Whether a constraint looks at what is on this node.
+pub(super) fn includes(constraint: &Spread, demand: &Demand, facts: &NodeFacts) -> bool {
+    (!constraint.honors_affinity || demand.nodes.allow(facts))
+        && (!constraint.honors_taints || fitness::keeps_away(facts, &demand.tolerations).is_none())
+}
+
 /// The sort of pods a term is about.
 pub(super) fn sort_of(term: &PodTerm) -> Sort {
     Sort { scopes: vec![term.scope.clone()], staying_only: false }
@@ -50,6 +56,7 @@ fn together(demand: &Demand) -> Sort {
 
 /// Has everything counted that looking at this pod needs.
 pub(super) fn prepare(floor: &mut Floor, demand: &Demand) {
+    floor.trim();
     for spread in demand.spread.iter().chain(&demand.soft_spread) {
         floor.prepare(&Sort { scopes: vec![spread.scope.clone()], staying_only: true });
     }
@@ -74,10 +81,7 @@ impl<'a> Outlook<'a> {
             let eligible = all().filter(|slot| {
                 let Some(facts) = &floor.place(*slot).facts else { return false };
                 let has_domains = demand.spread.iter().all(|s| facts.labels.contains_key(&s.key));
-                has_domains
-                    && (!constraint.honors_affinity || demand.nodes.allow(facts))
-                    && (!constraint.honors_taints
-                        || fitness::keeps_away(facts, &demand.tolerations).is_none())
+                has_domains && includes(constraint, demand, facts)
             });
             let sort = Sort { scopes: vec![constraint.scope.clone()], staying_only: true };
             let counts = floor.by_domain(&sort, &constraint.key, eligible);

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Index of a node; stays the same for as long as the node or pods on it are known.
 pub(super) type Slot = usize;
 
+/// Each replica set is a sort of its own, and a month of rollouts makes many.
+const MOST_SORTS: usize = 256;
+
 #[derive(Debug, Default)]
 pub(super) struct Floor {
     slots: BTreeMap<Arc<str>, Slot>,
@@ -161,6 +164,19 @@ impl Floor {
             counts[placed.slot] += 1;
         }
         self.tallies.insert(sort.clone(), counts);
+    }
+
+    /// Forgets what is counted when that is too much: each placed pod is held against every sort.
+    pub(super) fn trim(&mut self) {
+        if self.tallies.len() > MOST_SORTS {
+            self.tallies.clear();
+        }
+    }
+
+    /// How many pods of a prepared sort are on a node.
+    pub(super) fn count_on(&self, sort: &Sort, slot: Slot) -> i64 {
+        let counts = self.tallies.get(sort);
+        counts.and_then(|counts| counts.get(slot)).copied().map_or(0, i64::from)
     }
 
     /// How many pods of a prepared sort are in each domain of these nodes; domains without any included.

@@ -1,11 +1,11 @@
 //! Which of the nodes that can take a pod is the best: kube-scheduler's default plugins and their weights.
 
 use super::super::fitness;
-use super::demand::{CPU_LANE, Demand, MEMORY_LANE};
-use super::filter::sort_of;
+use super::demand::{CPU_LANE, Demand, HOSTNAME, MEMORY_LANE};
+use super::filter::{includes, sort_of};
 use super::floor::{Floor, Place, Slot, Sort};
 use kerf_model::Effect;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const BEST: i64 = 100;
 const TAINTS_WEIGHT: i64 = 3;
@@ -36,13 +36,7 @@ pub(super) fn scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Sl
         add(NODE_AFFINITY_WEIGHT, more_is_better(&preferred));
     }
     if !demand.soft_spread.is_empty() {
-        let mut crowd = vec![0; nodes.len()];
-        for spread in &demand.soft_spread {
-            let sort = Sort { scopes: vec![spread.scope.clone()], staying_only: true };
-            let counts = floor.by_domain(&sort, &spread.key, order.iter().copied());
-            add_by_domain(floor, nodes, &spread.key, 1, &counts, &mut crowd);
-        }
-        add(SPREAD_WEIGHT, fewer_is_better(&crowd));
+        add(SPREAD_WEIGHT, spread_scores(floor, demand, nodes, order));
     }
     if !demand.preferred.is_empty() {
         let mut company = vec![0; nodes.len()];
@@ -53,6 +47,53 @@ pub(super) fn scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Sl
         add(POD_AFFINITY_WEIGHT, stretched(&company));
     }
     scores
+}
+
+/// The fewer pods of its sort share a node's domains, the better; domains weigh more the more of them there are.
+#[expect(clippy::cast_possible_truncation, reason = "counts of pods, rounded")]
+fn spread_scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Slot]) -> Vec<i64> {
+    let domain = |slot: Slot, key: &str| floor.place(slot).facts.as_ref()?.labels.get(key);
+    // A node without the domains that a pod itself asks for is the last choice.
+    let counts_in = |slot: Slot| {
+        demand.spreads_by_default
+            || demand.soft_spread.iter().all(|spread| domain(slot, &spread.key).is_some())
+    };
+    let counted: Vec<Slot> = nodes.iter().copied().filter(|slot| counts_in(*slot)).collect();
+    let mut crowd = vec![0.0; nodes.len()];
+    for spread in &demand.soft_spread {
+        let sort = Sort { scopes: vec![spread.scope.clone()], staying_only: true };
+        let by_host = spread.key == HOSTNAME;
+        let (counts, domains) = if by_host {
+            (BTreeMap::new(), counted.len())
+        } else {
+            let included = order.iter().copied().filter(|slot| {
+                floor.place(*slot).facts.as_ref().is_some_and(|f| includes(spread, demand, f))
+            });
+            let values: BTreeSet<_> =
+                counted.iter().filter_map(|slot| domain(*slot, &spread.key)).collect();
+            (floor.by_domain(&sort, &spread.key, included), values.len())
+        };
+        let weight = (domains as f64 + 2.0).ln();
+        for (slot, crowd) in nodes.iter().zip(&mut crowd) {
+            let Some(domain) = domain(*slot, &spread.key) else { continue };
+            let count = if by_host {
+                floor.count_on(&sort, *slot)
+            } else {
+                counts.get(domain.as_str()).copied().unwrap_or(0)
+            };
+            *crowd += count as f64 * weight + (spread.max_skew - 1) as f64;
+        }
+    }
+    let crowd: Vec<i64> = crowd.into_iter().map(|one: f64| one.round() as i64).collect();
+    let of_counted = || nodes.iter().zip(&crowd).filter(|(slot, _)| counts_in(**slot));
+    let most = of_counted().map(|(_, crowd)| *crowd).max().unwrap_or(0);
+    let least = of_counted().map(|(_, crowd)| *crowd).min().unwrap_or(0);
+    let score = |(slot, crowd): (&Slot, &i64)| match (counts_in(*slot), most) {
+        (false, _) => 0,
+        (true, 0) => BEST,
+        (true, most) => BEST * (most + least - crowd) / most,
+    };
+    nodes.iter().zip(&crowd).map(score).collect()
 }
 
 /// Least allocated, and no worse balanced between CPU and memory than before.

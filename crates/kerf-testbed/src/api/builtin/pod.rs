@@ -40,7 +40,15 @@ pub(super) fn prepare_create(
     fill_defaults(pod);
     fill_requests(pod);
     let qos = quality_of_service(pod);
-    meta::map_mut(pod).insert("status".into(), json!({ "phase": "Pending", "qosClass": qos }));
+    let mut status = json!({ "phase": "Pending", "qosClass": qos });
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null, "lastTransitionTime": null,
+        }]);
+    }
+    meta::map_mut(pod).insert("status".into(), status);
     Ok(())
 }
 

@@ -97,6 +97,10 @@ fn node_condition(kind: &str, status: &str) -> Value {
     json!({ "status": { "conditions": [condition] } })
 }
 
+fn on_a() -> Value {
+    json!({ "nodeSelector": { "kubernetes.io/hostname": "a" } })
+}
+
 async fn a_cordon_is_a_taint(cluster: &Cluster) {
     cluster.add_nodes(&[("a", json!({}))]).await;
     cluster.patch("Node", "a", json!({ "spec": { "unschedulable": true } })).await;
@@ -106,8 +110,9 @@ async fn a_cordon_is_a_taint(cluster: &Cluster) {
 }
 
 async fn a_node_that_is_not_ready_is_tainted_and_its_pods_do_not_serve(cluster: &Cluster) {
-    cluster.add_nodes(&[("a", json!({}))]).await;
-    cluster.create("Pod", cluster.pod("web", json!({}))).await;
+    // Where no node at all is ready, nothing is driven out: the fault may be elsewhere.
+    cluster.add_nodes(&[("a", json!({})), ("b", json!({}))]).await;
+    cluster.create("Pod", cluster.pod("web", on_a())).await;
     cluster.until_running("web", 1).await;
     cluster.patch_status("Node", "a", node_condition("Ready", "False")).await;
     let expected =
@@ -135,12 +140,14 @@ async fn a_node_under_pressure_is_tainted(cluster: &Cluster) {
 }
 
 async fn impatient_pods_leave_a_node_that_is_not_ready(cluster: &Cluster) {
-    cluster.add_nodes(&[("a", json!({}))]).await;
+    cluster.add_nodes(&[("a", json!({})), ("b", json!({}))]).await;
     let patience = |seconds: u32| {
-        json!({ "tolerations": [{
+        let mut spec = on_a();
+        spec["tolerations"] = json!([{
             "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
             "tolerationSeconds": seconds,
-        }] })
+        }]);
+        spec
     };
     cluster.create("Pod", cluster.pod("impatient", patience(1))).await;
     cluster.create("Pod", cluster.pod("patient", patience(600))).await;
@@ -154,9 +161,8 @@ async fn impatient_pods_leave_a_node_that_is_not_ready(cluster: &Cluster) {
 async fn a_taint_that_expels_expels(cluster: &Cluster) {
     cluster.add_nodes(&[("a", json!({})), ("b", json!({}))]).await;
     let tolerating = json!({ "tolerations": [{ "key": "team", "operator": "Exists" }] });
-    let on_a = json!({ "nodeSelector": { "kubernetes.io/hostname": "a" } });
     let mut staying = cluster.pod("staying", tolerating);
-    super::harness::json_merge(&mut staying["spec"], &on_a);
+    super::harness::json_merge(&mut staying["spec"], &on_a());
     cluster.create("Pod", staying).await;
     cluster
         .create("Deployment", cluster.workload("web", json!({ "spec": { "replicas": 4 } })))

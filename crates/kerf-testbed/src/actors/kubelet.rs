@@ -66,8 +66,6 @@ pub(super) struct Kubelets {
 struct Machine {
     address: String,
     is_up: bool,
-    /// As its node says, whoever wrote that: on a node that is not ready no pod becomes ready.
-    is_ready: bool,
     is_dead: bool,
 }
 
@@ -109,13 +107,7 @@ impl Kubelets {
         if annotations[FAKE.0] != FAKE.1 || annotations[NEVER_READY] == "true" {
             return;
         }
-        let is_ready = pods::is_ready(value);
-        if let Some(machine) = self.nodes.get_mut(&seen.key) {
-            let recovered = is_ready && !machine.is_ready && machine.is_up;
-            machine.is_ready = is_ready;
-            if recovered {
-                self.plan_all(&seen.key, desk);
-            }
+        if self.nodes.contains_key(&seen.key) {
             return;
         }
         self.addresses += 1;
@@ -123,7 +115,6 @@ impl Kubelets {
         let machine = Machine {
             address: format!("172.{}.{b}.{c}", 16 + a % 16),
             is_up: false,
-            is_ready,
             is_dead: false,
         };
         self.nodes.insert(seen.key.clone(), machine);
@@ -200,9 +191,7 @@ impl Kubelets {
         match pods::phase(pod) {
             "Pending" => Some((Step::Start, signed(settings.pod_start))),
             "Running" if !pods::is_ready(pod) => {
-                let machine = self.nodes.get(pods::node_name(pod));
-                let can = machine.is_some_and(|machine| machine.is_ready);
-                can.then_some((Step::BecomeReady, signed(settings.pod_ready)))
+                Some((Step::BecomeReady, signed(settings.pod_ready)))
             }
             "Running" => Some((Step::Finish, signed(runs_for(pod, settings)?))),
             _ => None,
@@ -252,7 +241,6 @@ impl Kubelets {
                 }
                 if let Some(machine) = self.nodes.get_mut(&name) {
                     machine.is_up = true;
-                    machine.is_ready = true;
                 }
                 self.plan_all(&name, desk);
             }

@@ -98,7 +98,8 @@ impl NodeLifecycle {
         // Until its kubelet reports or is given up, a node keeps the taint it was admitted with.
         let Some(ready) = pods::condition(&node.value, "Ready") else { return Ok(()) };
         let status = ready["status"].as_str().unwrap_or_default();
-        if status != "True" {
+        // A kubelet that says itself that its node is not ready still speaks for its pods.
+        if status == "Unknown" {
             self.mark_pods_not_ready(name, desk)?;
         }
         set_taints(&node, status, desk)

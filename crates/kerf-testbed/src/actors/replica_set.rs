@@ -26,6 +26,52 @@ pub(super) struct ReplicaSets {
 }
 
 impl ReplicaSets {
+    fn scale(
+        &self,
+        set: &Object,
+        pods: &[Arc<Object>],
+        wanted: usize,
+        desk: &Desk,
+    ) -> Result<(), Refusal> {
+        if pods.len() < wanted {
+            let template = &set.value["spec"]["template"];
+            let mut pod = pods::from_template(REPLICA_SETS, &set.value, template);
+            meta::set(&mut pod, "generateName", pods::generate_name(&set.value));
+            for _ in 0..(wanted - pods.len()).min(BURST) {
+                desk.create(PODS, meta::namespace(&set.value), &pod)?;
+            }
+            return Ok(());
+        }
+        if pods.len() == wanted {
+            return Ok(());
+        }
+        let crowds = self.crowds(set, desk);
+        let mut ranked = pods.to_vec();
+        ranked.sort_by_cached_key(|pod| rank(&pod.value, &crowds));
+        for pod in ranked.iter().take((pods.len() - wanted).min(BURST)) {
+            desk.delete(PODS, &pod.value, Deletion::Background)?;
+        }
+        Ok(())
+    }
+
+    /// How many pods each node has of the sets that belong together. A set of its own knows of no crowds, as in
+    /// kube-controller-manager, which looks for the sets of the same deployment.
+    fn crowds(&self, set: &Object, desk: &Desk) -> BTreeMap<String, usize> {
+        let mut crowds = BTreeMap::new();
+        let Some((_, _, owner)) = pods::controller(&set.value) else { return crowds };
+        for sibling in desk.list(REPLICA_SETS, meta::namespace(&set.value)) {
+            if pods::controller(&sibling.value).is_none_or(|(_, _, uid)| uid != owner) {
+                continue;
+            }
+            for pod in self.pods.of(&sibling.value) {
+                if pods::is_active(&pod.value) {
+                    *crowds.entry(pods::node_name(&pod.value).to_owned()).or_default() += 1;
+                }
+            }
+        }
+        crowds
+    }
+
     /// Takes in orphans that the set selects, and lets its pods go that it does not select any more. Whether there were any.
     fn claim(&self, set: &Object, key: &str, desk: &Desk) -> Result<bool, Refusal> {
         let Some(selector) = self.sets.get(key) else { return Ok(false) };
@@ -106,7 +152,7 @@ impl Controller for ReplicaSets {
         let wanted = usize::try_from(spec["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
         let mut failure = None;
         if !meta::is_deleting(&set.value) {
-            failure = scale(&set, &pods, wanted, desk).err();
+            failure = self.scale(&set, &pods, wanted, desk).err();
         }
         if pods.len().abs_diff(wanted) > BURST {
             queue.add(key);
@@ -121,31 +167,10 @@ impl Controller for ReplicaSets {
     }
 }
 
-fn scale(set: &Object, pods: &[Arc<Object>], wanted: usize, desk: &Desk) -> Result<(), Refusal> {
-    if pods.len() < wanted {
-        let mut pod = pods::from_template(REPLICA_SETS, &set.value, &set.value["spec"]["template"]);
-        meta::set(&mut pod, "generateName", pods::generate_name(&set.value));
-        for _ in 0..(wanted - pods.len()).min(BURST) {
-            desk.create(PODS, meta::namespace(&set.value), &pod)?;
-        }
-        return Ok(());
-    }
-    let mut ranked = pods.to_vec();
-    let mut per_node: BTreeMap<&str, usize> = BTreeMap::new();
-    for pod in pods {
-        *per_node.entry(pods::node_name(&pod.value)).or_default() += 1;
-    }
-    ranked.sort_by_cached_key(|pod| rank(&pod.value, &per_node));
-    for pod in ranked.iter().take((pods.len() - wanted).min(BURST)) {
-        desk.delete(PODS, &pod.value, Deletion::Background)?;
-    }
-    Ok(())
-}
-
 /// Pods that serve least go first: not placed, not running, not ready, cheap to delete, crowded, young.
 type Rank = (bool, u8, bool, i64, Reverse<usize>, Reverse<String>, Reverse<String>, String);
 
-fn rank(pod: &Value, per_node: &BTreeMap<&str, usize>) -> Rank {
+fn rank(pod: &Value, crowds: &BTreeMap<String, usize>) -> Rank {
     let node = pods::node_name(pod);
     let phase = match pods::phase(pod) {
         "Pending" => 0,
@@ -161,7 +186,7 @@ fn rank(pod: &Value, per_node: &BTreeMap<&str, usize>) -> Rank {
         phase,
         pods::is_ready(pod),
         cost.parse().unwrap_or(0),
-        Reverse(per_node.get(node).copied().unwrap_or(0)),
+        Reverse(crowds.get(node).copied().unwrap_or(0)),
         Reverse(since.to_owned()),
         Reverse(meta::text(pod, &["metadata", "creationTimestamp"]).to_owned()),
         meta::name(pod).to_owned(),

@@ -225,9 +225,11 @@ async fn replica_sets_let_go_of_what_is_cheap_to_delete(cluster: &Cluster) {
 async fn replica_sets_let_go_where_it_is_crowded(cluster: &Cluster) {
     let small = json!({ "status": { "allocatable": { "pods": "1" } } });
     cluster.add_nodes(&[("a", small), ("b", json!({}))]).await;
-    replica_set(cluster, 4).await;
+    // A set of its own would not look at crowds.
+    let replicas = |count: u32| json!({ "spec": { "replicas": count } });
+    cluster.create("Deployment", cluster.workload("web", replicas(4))).await;
     cluster.until_running("web", 4).await;
-    scale(cluster, 2).await;
+    cluster.patch("Deployment", "web", replicas(2)).await;
     cluster.until_running("web", 2).await;
     let counts = cluster.by_node("web").await;
     assert_eq!((counts.get("a"), counts.get("b")), (Some(&1), Some(&1)), "{counts:?}");

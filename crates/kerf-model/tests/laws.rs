@@ -1,6 +1,9 @@
 //! Laws that hold for all values, and parsers that survive all texts.
 
-use kerf_model::{Operator, Price, Quantity, Requirement, Requirements, Undefined};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kerf_api::{DurationOrNever, GoDuration};
+use kerf_model::churn::{Fraction, GracePeriod, SavingsThreshold};
+use kerf_model::{Operator, Price, Quantity, Requirement, Requirements, Selector, Undefined};
 use proptest::prelude::*;
 
 /// Few keys and values, so that they meet.
@@ -84,10 +87,40 @@ proptest! {
     }
 
     #[test]
-    fn no_text_breaks_the_parsers(text in "[-+0-9.eEinumkKMGTP ]{0,24}|.{0,12}") {
+    fn no_text_breaks_the_parsers(text in "[-+0-9.eEinumkKMGTPhs%µ ]{0,24}|.{0,12}") {
         let _ = text.parse::<Quantity>();
         let _ = text.parse::<Price>();
         let _ = text.parse::<Operator>();
+        let _ = text.parse::<Fraction>();
+        let _ = text.parse::<SavingsThreshold>();
+        let _ = text.parse::<GracePeriod>();
+        if let Ok(duration) = text.parse::<DurationOrNever>() {
+            prop_assert_eq!(duration.as_str(), text);
+        }
+    }
+
+    #[test]
+    fn durations_add_up(hours in 0u64..1000, minutes in 0u64..60, seconds in 0u64..60) {
+        let text = format!("{hours}h{minutes}m{seconds}s");
+        let duration: GoDuration = text.parse().expect("a duration");
+        prop_assert_eq!(duration.as_duration().as_secs(), hours * 3600 + minutes * 60 + seconds);
+    }
+
+    #[test]
+    fn selectors_of_any_shape_are_read(
+        labels in prop::collection::btree_map("[ab/.]{0,3}", "[ab]{0,2}", 0..3),
+        key in "[ab/.]{0,3}",
+        operator in "In|NotIn|Exists|DoesNotExist|.{0,4}",
+        values in prop::option::of(prop::collection::vec("[ab]{0,2}", 0..3)),
+        pod in prop::collection::btree_map("[ab]", "[ab]", 0..3),
+    ) {
+        let test = LabelSelectorRequirement { key, operator: operator.clone(), values };
+        let known = ["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator.as_str());
+        let selector = LabelSelector { match_labels: Some(labels.clone()), match_expressions: Some(vec![test]) };
+        let read = Selector::from_api(Some(&selector));
+        // What cannot be read selects nothing; everything that is selected carries the labels.
+        prop_assert!(known || !read.selects(&pod));
+        prop_assert!(!read.selects(&pod) || labels.iter().all(|(key, value)| pod.get(key) == Some(value)));
     }
 
     #[test]

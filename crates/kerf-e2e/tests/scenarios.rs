@@ -65,6 +65,16 @@ async fn with_the_gate_off_a_static_pool_is_left_alone() {
     kerf_scenarios::scenarios::static_capacity::with_the_gate_off_a_pool_is_left_alone(world).await;
 }
 
+async fn alone() -> World {
+    World::on_control_plane(Settings::default()).await
+}
+
+#[tokio::test]
+async fn a_replacement_that_costs_more_than_promised_goes_back() {
+    use kerf_scenarios::scenarios::churn_controls;
+    churn_controls::a_replacement_that_costs_more_than_promised_goes_back(alone().await).await;
+}
+
 stories! { churn_controls in shared:
     without_a_control_the_move_is_made,
     empty_nodes_are_exempt,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, process::ExitCode};
 
-use kerf_disruption::{Command, Memory, Pass, Replacement, pass};
+use kerf_disruption::{Candidate, Command, Memory, Pass, Replacement, pass};
 use kerf_model::KnownLabels;
 use serde::Serialize;
 
@@ -111,7 +111,7 @@ impl CommandReport {
             Replacement::OfTemplate(_) => None,
         });
         let own = |uid: &str| {
-            let mut pods = command.candidates.iter().flat_map(|one| one.reschedulable_pods());
+            let mut pods = command.candidates.iter().flat_map(Candidate::reschedulable_pods);
             pods.any(|pod| pod.uid == uid)
         };
         let moves = command.placements.iter().flat_map(|placement| {
@@ -173,7 +173,8 @@ fn render(report: &Report) -> String {
         sections.push(section("Left alone", &header, report.left_alone.iter().map(row)));
     }
     if !report.notes.is_empty() {
-        sections.push(report.notes.iter().map(|note| format!("Note: {note}\n")).collect());
+        let lines = report.notes.iter().map(|note| format!("Note: {note}\n"));
+        sections.push(lines.collect::<Vec<_>>().concat());
     }
     sections.join("\n")
 }

@@ -14,7 +14,7 @@ use kube::{Api, Client, ResourceExt, api::DeleteParams};
 use crate::{
     error::{Result, Tried, is_not_found},
     index::Index,
-    metrics::{Cause, ControllerMetrics},
+    metrics::{Cause, ControllerMetrics, state::Prices},
     settings::Settings,
 };
 
@@ -26,6 +26,7 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) index: Index,
+    pub(crate) prices: Prices,
     /// Claims that may or may not have been created.
     pub(crate) unsettled: Queue<String>,
 }

@@ -11,8 +11,15 @@ use prometheus_client::{
 };
 
 mod disruption;
+#[cfg(test)]
+mod names;
+mod pods;
+mod scheduling;
+pub(crate) mod state;
 
 use disruption::DisruptionMetrics;
+use pods::PodTimes;
+use scheduling::SchedulingMetrics;
 
 /// Counters and histograms; cheap to clone, and every clone counts the same.
 #[derive(Clone, Debug)]
@@ -26,11 +33,14 @@ pub(crate) struct ControllerMetrics {
     nodes_terminated: Family<PoolAndZone, Counter>,
     nodes_drained: Family<Pool, Counter>,
     nodes_lifetime: Family<Pool, Histogram>,
+    nodes_termination: Family<Pool, Histogram>,
     instance_termination: Family<Pool, Histogram>,
     claim_termination: Family<Pool, Histogram>,
     evictions: Family<Code, Counter>,
     pods_drained: Family<DrainReason, Counter>,
     pub(crate) disruption: DisruptionMetrics,
+    pub(crate) pods: PodTimes,
+    pub(crate) scheduling: SchedulingMetrics,
     static_wanted: Family<Pool, Gauge>,
     static_nodes: Family<Pool, Gauge>,
 }
@@ -88,11 +98,14 @@ impl ControllerMetrics {
             nodes_terminated: Family::default(),
             nodes_drained: Family::default(),
             nodes_lifetime: Family::new_with_constructor(|| Histogram::new(lifetime_buckets())),
+            nodes_termination: Family::new_with_constructor(|| Histogram::new(doubling(12))),
             instance_termination: Family::new_with_constructor(|| Histogram::new(doubling(11))),
             claim_termination: Family::new_with_constructor(|| Histogram::new(doubling(12))),
             evictions: Family::default(),
             pods_drained: Family::default(),
             disruption: DisruptionMetrics::register(metrics),
+            pods: PodTimes::register(metrics),
+            scheduling: SchedulingMetrics::register(metrics),
             static_wanted: Family::default(),
             static_nodes: Family::default(),
         };
@@ -128,6 +141,11 @@ impl ControllerMetrics {
                 "lifetime_duration_seconds",
                 "Age of nodes when they were terminated",
                 new.nodes_lifetime.clone(),
+            );
+            nodes.register(
+                "termination_duration_seconds",
+                "Time from the deletion of a Node until its finalizer was removed",
+                new.nodes_termination.clone(),
             );
             let pools = registry.sub_registry_with_prefix("karpenter_nodepools");
             pools.register(
@@ -216,9 +234,15 @@ impl ControllerMetrics {
         self.nodes_drained.get_or_create(&Pool { nodepool }).inc();
     }
 
-    pub(crate) fn node_terminated<K: ResourceExt>(&self, node: &K, age: Option<Duration>) {
+    pub(crate) fn node_terminated<K: ResourceExt>(
+        &self,
+        node: &K,
+        age: Option<Duration>,
+        since_deletion: Option<Duration>,
+    ) {
         self.nodes_terminated.get_or_create(&pool_and_zone(node)).inc();
         observe(&self.nodes_lifetime, node, age);
+        observe(&self.nodes_termination, node, since_deletion);
     }
 
     pub(crate) fn eviction_answered(&self, code: u16) {

@@ -37,7 +37,10 @@ use crate::{
     hydration::Hydration,
     index::Index,
     lifecycle::Lifecycle,
-    metrics::ControllerMetrics,
+    metrics::{
+        ControllerMetrics,
+        state::{Prices, State},
+    },
     pod_events::PodEvents,
     pool::{Pools, registration_health::RegistrationHealth},
     provisioning::{self, Batcher},
@@ -80,7 +83,8 @@ pub async fn run(
     elected: impl Future<Output = ()> + Send,
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
-    let (mut controllers, unsettled) = controllers(&operator);
+    let metrics = ControllerMetrics::register(&operator.metrics);
+    let (mut controllers, unsettled) = controllers(&operator, &metrics);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
     let context = Arc::new(Context {
@@ -90,9 +94,14 @@ pub async fn run(
         settings: operator.settings,
         provider: operator.provider,
         recorder,
-        metrics: ControllerMetrics::register(&operator.metrics),
+        metrics,
+        prices: Prices::default(),
         unsettled,
     });
+    if context.settings.observability {
+        let state = Box::new(State(Arc::downgrade(&context)));
+        operator.metrics.register(|registry| registry.register_collector(state));
+    }
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
     parts.start("events", publisher);
     start_watches(&mut parts, &context);
@@ -113,8 +122,12 @@ pub async fn run(
 }
 
 /// Every controller there is, and the queue of those claims that may or may not have been created.
-fn controllers(operator: &Operator) -> (Controllers, Queue<String>) {
+fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers, Queue<String>) {
     let mut controllers = Controllers::default();
+    controllers.on_change({
+        let (times, clock) = (metrics.pods.clone(), operator.clock.clone());
+        move |change, _| times.notice(change, clock.now())
+    });
     let health = RegistrationHealth::default();
     let pools = controllers.add(Pools { health: health.clone() });
     controllers.add(Lifecycle { health, pools });

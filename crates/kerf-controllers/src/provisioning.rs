@@ -99,7 +99,7 @@ pub(crate) fn is_synced(context: &Context) -> bool {
     !context.index.read().claims().values().any(is_awaited)
 }
 
-fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
+pub(crate) fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
     context.manages(&claim.spec.node_class_ref)
         && claim.metadata.deletion_timestamp.is_none()
         && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
@@ -137,7 +137,11 @@ async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
     let Some(snapshot) = snapshot::take(context, &elsewhere).await? else {
         return Ok(!elsewhere.is_empty());
     };
+    let began = context.now();
     let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
+    let took = context.passed_since(began).unwrap_or_default();
+    context.metrics.scheduling.planned(snapshot.pods.len(), &plan, took);
+    note_decisions(context, &plan);
     publish_placements(context, &plan.placements);
     publish_failures(context, &plan);
     let creating: Vec<_> = plan.claims.iter().map(|planned| create(context, planned)).collect();
@@ -154,6 +158,17 @@ async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+fn note_decisions(context: &Context, plan: &Plan) {
+    let now = context.now();
+    let on_nodes = plan.placements.iter().flat_map(|placement| &placement.pods);
+    for pod in on_nodes.chain(plan.claims.iter().flat_map(|planned| &planned.pods)) {
+        context.metrics.pods.decided(pod, true, now);
+    }
+    for failure in &plan.failures {
+        context.metrics.pods.decided(&failure.pod, false, now);
+    }
 }
 
 /// Creates the claim; returns its name.

@@ -172,7 +172,9 @@ async fn release(context: &Context, node: &Node) -> Result<Outcome> {
         .tried(|| format!("removing the finalizer of Node {}", node.name_any()))?;
     let created = node.metadata.creation_timestamp.as_ref();
     let age = created.and_then(|created| context.passed_since(created.0));
-    context.metrics.node_terminated(node, age);
+    let deleted = node.metadata.deletion_timestamp.as_ref();
+    let since_deletion = deleted.and_then(|deleted| context.passed_since(deleted.0));
+    context.metrics.node_terminated(node, age, since_deletion);
     info!(node = node.name_any(), "deleted node");
     Ok(Outcome::Done)
 }

@@ -191,6 +191,7 @@ stories! { pools:
     a_pool_whose_class_goes_launches_nothing_more,
     a_pool_that_contradicts_itself_says_so_and_keeps_nobody_waiting,
     a_pool_that_no_machine_can_meet_says_so_and_keeps_nobody_waiting,
+    metrics_tell_how_things_stand,
 }
 
 mod repair {

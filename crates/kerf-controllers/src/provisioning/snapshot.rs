@@ -24,6 +24,7 @@ pub(super) async fn take(context: &Context, promised: &BTreeSet<Key>) -> Result<
         let key = |pod: &Pod| Key::namespaced(&pod.namespace, &pod.name);
         taken.snapshot.pods.retain(|pod| !promised.contains(&key(pod)));
     }
+    context.metrics.scheduling.ignored(taken.left_out.len());
     for error in taken.left_out {
         error!(controller = "provisioner", %error, "pod is left out");
     }
@@ -102,6 +103,7 @@ async fn with_instance_types(
         },
         |types| types.to_vec(),
     );
+    context.prices.remember(&name, &types);
     match view::pool_view(pool, types, known) {
         Ok(pool) => Some(Arc::new(pool)),
         Err(error) => {

@@ -100,3 +100,41 @@ pub async fn a_pool_that_no_machine_can_meet_says_so_and_keeps_nobody_waiting(wo
     assert_eq!(why, "NodePool requirements filtered out all compatible available instance types");
     assert_eq!(world.list::<NodeClaim>().await.len(), 1);
 }
+
+pub async fn metrics_tell_how_things_stand(world: World) {
+    let pool = with_pool(&world, &json!({"limits": {"cpu": "100"}})).await.name_any();
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+    world
+        .until("the metrics say so", async |world: &World| {
+            let metrics = world.metrics();
+            let says = |name: &str, parts: &[&str]| {
+                let line = metrics.lines().find(|line| {
+                    line.starts_with(&format!("{name}{{"))
+                        && parts.iter().all(|it| line.contains(it))
+                });
+                line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                    .ok_or_else(|| format!("no {name} with {parts:?}"))
+            };
+            let of_pool = format!("nodepool=\"{pool}\"");
+            let of_node = format!("node_name=\"{}\"", node.name_any());
+            let of_claim = format!("name=\"{}\"", claim.name_any());
+            let cpu = "resource_type=\"cpu\"";
+            let told = [
+                says("karpenter_nodepools_limit", &[cpu, &of_pool])?,
+                says("karpenter_nodepools_usage", &[cpu, &of_pool])?,
+                says("karpenter_nodes_allocatable", &[cpu, &of_node])?,
+                says("karpenter_nodes_total_pod_requests", &[cpu, &of_node])?,
+                says(
+                    "operator_nodeclaim_status_condition_count",
+                    &[&of_claim, "type=\"Ready\"", "status=\"True\""],
+                )?,
+            ];
+            says("karpenter_nodepools_cost_total", &[&of_pool])?;
+            says("karpenter_pods_state", &["name=\"a\"", "phase=\"Running\"", &of_pool])?;
+            let told = format!("{told:?}");
+            if told == "[100.0, 2.0, 1.9, 1.0, 1.0]" { Ok(()) } else { Err(told) }
+        })
+        .await;
+}

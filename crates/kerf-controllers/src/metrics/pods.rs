@@ -1,0 +1,180 @@
+//! How long pods take: to be decided upon, to be bound, to start.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kerf_cluster::{Change, Delta, Key, pods};
+use kerf_runtime::Metrics;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::disruption::DURATIONS;
+
+/// Cheap to clone, and every clone watches the same pods.
+#[derive(Clone, Debug)]
+pub(crate) struct PodTimes {
+    seen: Arc<Mutex<BTreeMap<Key, Seen>>>,
+    decision: Histogram,
+    bound: Histogram,
+    provisioning_bound: Histogram,
+    startup: Histogram,
+    provisioning_startup: Histogram,
+}
+
+/// What is remembered of a pod until it has started.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// First seen to need a node.
+    acknowledged: Timestamp,
+    decided: bool,
+    /// A place was found for it.
+    schedulable: Option<Timestamp>,
+}
+
+impl PodTimes {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        let histogram = || Histogram::new(DURATIONS);
+        let new = Self {
+            seen: Arc::default(),
+            decision: histogram(),
+            bound: histogram(),
+            provisioning_bound: histogram(),
+            startup: histogram(),
+            provisioning_startup: histogram(),
+        };
+        metrics.register(|registry| {
+            let pods = registry.sub_registry_with_prefix("karpenter_pods");
+            for (name, help, histogram) in [
+                (
+                    "scheduling_decision_duration_seconds",
+                    "From the first look at a pending pod to the first decision",
+                    &new.decision,
+                ),
+                ("bound_duration_seconds", "From creation to a node", &new.bound),
+                (
+                    "provisioning_bound_duration_seconds",
+                    "From the decision where a pod can run to its node",
+                    &new.provisioning_bound,
+                ),
+                ("startup_duration_seconds", "From creation to ready", &new.startup),
+                (
+                    "provisioning_startup_duration_seconds",
+                    "From the decision where a pod can run to ready",
+                    &new.provisioning_startup,
+                ),
+            ] {
+                pods.register(name, help, histogram.clone());
+            }
+        });
+        new
+    }
+
+    /// Follows the pods that were seen waiting for a node.
+    pub(crate) fn notice(&self, change: &Change, now: Timestamp) {
+        let Change::Pod(delta) = change else { return };
+        let mut seen = self.lock();
+        let Some(pod) = &delta.after else {
+            seen.remove(&delta.key);
+            return;
+        };
+        if pods::is_provisionable(pod) {
+            let new = Seen { acknowledged: now, decided: false, schedulable: None };
+            seen.entry(delta.key.clone()).or_insert(new);
+        }
+        let Some(known) = seen.get(&delta.key).copied() else { return };
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        if became(delta, pods::is_scheduled) {
+            observe(&self.bound, created, now);
+            observe(&self.provisioning_bound, known.schedulable, now);
+        }
+        if became(delta, is_ready) {
+            observe(&self.startup, created, now);
+            observe(&self.provisioning_startup, known.schedulable, now);
+            seen.remove(&delta.key);
+        }
+    }
+
+    /// Notes a decision about a pod: whether a place was found.
+    pub(crate) fn decided(&self, pod: &kerf_model::Pod, placed: bool, now: Timestamp) {
+        let key = Key::namespaced(&pod.namespace, &pod.name);
+        let mut seen = self.lock();
+        let Some(known) = seen.get_mut(&key) else { return };
+        if !known.decided {
+            known.decided = true;
+            observe(&self.decision, Some(known.acknowledged), now);
+        }
+        known.schedulable = placed.then(|| known.schedulable.unwrap_or(now));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn became(delta: &Delta<Pod>, is: fn(&Pod) -> bool) -> bool {
+    delta.after.as_deref().is_some_and(is) && !delta.before.as_deref().is_some_and(is)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+fn observe(histogram: &Histogram, since: Option<Timestamp>, now: Timestamp) {
+    if let Some(since) = since {
+        histogram.observe(now.duration_since(since).as_secs_f64().max(0.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_is_followed_from_pending_to_ready() {
+        let metrics = Metrics::default();
+        let times = PodTimes::register(&metrics);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let pod = |node: Option<&str>, ready: &str| -> Arc<Pod> {
+            Arc::new(
+                serde_json::from_value(json!({
+                    "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": at(0).to_string()},
+                    "spec": {"containers": [], "nodeName": node},
+                    "status": {"conditions": [
+                        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+                        {"type": "Ready", "status": ready},
+                    ]},
+                }))
+                .unwrap(),
+            )
+        };
+        let steps = [pod(None, "False"), pod(Some("n"), "False"), pod(Some("n"), "True")];
+        let change = |step: usize| {
+            let before = step.checked_sub(1).map(|before| steps[before].clone());
+            let key = Key::namespaced("ns", "p");
+            Change::Pod(Delta { key, before, after: Some(steps[step].clone()) })
+        };
+        times.notice(&change(0), at(1));
+        let decided =
+            kerf_model::Pod { namespace: "ns".into(), name: "p".into(), ..Default::default() };
+        times.decided(&decided, true, at(3));
+        times.decided(&decided, true, at(4));
+        times.notice(&change(1), at(7));
+        times.notice(&change(2), at(9));
+        let text = metrics.text();
+        for line in [
+            "karpenter_pods_scheduling_decision_duration_seconds_sum 2.0",
+            "karpenter_pods_scheduling_decision_duration_seconds_count 1",
+            "karpenter_pods_bound_duration_seconds_sum 7.0",
+            "karpenter_pods_provisioning_bound_duration_seconds_sum 4.0",
+            "karpenter_pods_startup_duration_seconds_sum 9.0",
+            "karpenter_pods_provisioning_startup_duration_seconds_sum 6.0",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+        }
+    }
+}

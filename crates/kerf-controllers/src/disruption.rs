@@ -23,8 +23,12 @@ mod start;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use jiff::{SignedDuration, Timestamp};
 use kerf_disruption::{Command, Memory, Pass};
-use kerf_model::estate::Estate;
+use kerf_model::{
+    churn::GracePeriod,
+    estate::{Estate, Obstacle, Rules, Standing},
+};
 use kerf_runtime::Queue;
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
@@ -48,7 +52,8 @@ use start::NotStarted;
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A claim without an instance is about to be one with; until then nobody knows what there is.
 const UNSYNCED: Duration = Duration::from_secs(1);
-const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
+const LOOK_ANYWAY: SignedDuration = SignedDuration::from_mins(5);
 /// A decision waits this long and is then looked at again: pods that came meanwhile may need the node.
 const SECOND_LOOK_AFTER: Duration = Duration::from_secs(15);
 
@@ -65,6 +70,7 @@ pub(crate) struct Disruption {
 struct State {
     memory: Memory,
     pending: Option<Pending>,
+    quiet: Option<Quiet>,
     reports: Reports,
 }
 
@@ -72,6 +78,13 @@ struct State {
 struct Pending {
     commands: Vec<Command>,
     due: Instant,
+}
+
+/// A look that found nothing, and would find nothing again.
+struct Quiet {
+    /// While there have been no more changes than these.
+    changes: u64,
+    until: Timestamp,
 }
 
 impl Disruption {
@@ -110,9 +123,14 @@ impl Disruption {
             }
             return self.look_again(context, state, pending.commands).await;
         }
+        let (changes, now) = (context.index.changes(), context.now());
+        if state.quiet.as_ref().is_some_and(|quiet| quiet.changes == changes && now < quiet.until) {
+            return Ok(LOOK_AGAIN);
+        }
         let estate = self.estate(context).await?;
         let (estate, pass) = decide(context, state, estate).await;
         state.reports.pass(context, &estate, &pass);
+        state.quiet = quiet_until(&estate, &pass).map(|until| Quiet { changes, until });
         let (checked, unchecked): (Vec<_>, Vec<_>) =
             pass.commands.into_iter().partition(|command| command.method.is_validated());
         let acted = !unchecked.is_empty();
@@ -201,6 +219,29 @@ impl Disruption {
             }
         }
     }
+}
+
+/// Until when another look is of no use while nothing changes: never, where the time alone may change something.
+fn quiet_until(estate: &Estate, pass: &Pass) -> Option<Timestamp> {
+    let by_time = |rules: &Rules| {
+        rules.controls.grace_period != GracePeriod::Off
+            || rules.budgets.iter().any(|budget| budget.schedule.is_some())
+    };
+    let protected = |standing: &Standing| {
+        standing.tenants.iter().any(|pod| pod.obstacle == Some(Obstacle::DoNotDisrupt))
+    };
+    if !pass.commands.is_empty()
+        || !pass.complete
+        || estate.pools.values().any(by_time)
+        || estate.standings.iter().any(protected)
+    {
+        return None;
+    }
+    let nominated = estate.standings.iter().filter_map(|standing| standing.nominated_until);
+    let nominated = nominated.filter(|until| *until > estate.now).min();
+    // Prices change, and nodes become cheaper to disturb as they age.
+    let stale = estate.now.checked_add(LOOK_ANYWAY).ok()?;
+    Some(nominated.map_or(stale, |until| until.min(stale)))
 }
 
 /// Decides on a thread of its own: on a large cluster that takes a while, and others have leases to renew.

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,18 +28,24 @@ pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
 pub(crate) struct Index {
     cluster: RwLock<Cluster>,
     triggers: Vec<Trigger>,
+    changes: AtomicU64,
 }
 
 impl Index {
     pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings) -> Self {
         let mut cluster = Cluster::default();
         cluster.spread_by_default(settings.default_spread.clone());
-        Self { cluster: RwLock::new(cluster), triggers }
+        Self { cluster: RwLock::new(cluster), triggers, changes: AtomicU64::new(0) }
     }
 
     /// Read quickly and never across an await: the watches write here.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Cluster> {
         self.cluster.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many changes there have been: as long as it stays the same, so does the cluster.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Takes in the answer to a write, so that the next decision rests on it even if the watch is late.
@@ -126,6 +135,7 @@ impl Index {
     }
 
     fn tell(&self, change: &Change, cluster: &Cluster) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         for trigger in &self.triggers {
             trigger(change, cluster);
         }

@@ -34,11 +34,6 @@ stories! { life_of_a_node:
     a_grace_period_bounds_the_drain,
 }
 
-stories! { disruption:
-    an_empty_node_is_removed,
-    a_drifted_node_is_replaced_before_it_goes,
-}
-
 stories! { static_capacity:
     a_pool_grows_and_shrinks_to_its_replicas,
     kubectl_scales_a_pool,

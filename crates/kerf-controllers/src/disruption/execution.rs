@@ -58,7 +58,11 @@ impl Reconciler for Execution {
                 Ok(Outcome::After(LOOK_AGAIN))
             }
             Next::Compare => {
-                let loss = promise_broken(context, &command).await?;
+                let loss = match promise_broken(context, &command).await {
+                    // A cloud that does not tell its prices for so long is no reason to hold nodes in between.
+                    Err(_) if command.is_older_than(limit, context.now()) => None,
+                    compared => compared?,
+                };
                 self.commands.update(name, |command| {
                     command.promise_kept = loss.is_none();
                     command.lost = loss;

@@ -8,7 +8,10 @@ use std::{
 
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{DisruptionReason, NodeClaim, labels};
-use kerf_disruption::{Blocked, Command, Decision, Invalid, Method, Pass, Refused};
+use kerf_disruption::{
+    Blocked, Command, Decision, Invalid, Method, Pass, Refused,
+    balanced::{K, Score},
+};
 use kerf_model::estate::Estate;
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
@@ -149,10 +152,42 @@ fn on_node_and_claim(
 
 /// Tells each node that it is about to be replaced. Nodes that are only removed are told when it happens.
 pub(super) fn candidates(context: &Context, commands: &[Command]) {
-    for command in commands.iter().filter(|command| command.decision() == Decision::Replace) {
-        let message =
-            |text: &str| format!("Consolidation candidate: {text} ({})", savings(command));
-        on_each(context, command, "ConsolidationCandidate", message, &[]);
+    for command in commands {
+        if command.decision() == Decision::Replace {
+            let message =
+                |text: &str| format!("Consolidation candidate: {text} ({})", savings(command));
+            on_each(context, command, "ConsolidationCandidate", message, &[]);
+        }
+        if matches!(command.method, Method::MultiNode | Method::SingleNode) {
+            approved(context, command);
+        }
+    }
+}
+
+/// Counts a consolidation for each of its pools, and tells how it was weighed where the policy is `Balanced`.
+fn approved(context: &Context, command: &Command) {
+    let pools: BTreeSet<&String> = command.candidates.iter().map(|one| &one.pool).collect();
+    for pool in pools {
+        let Some(pool) = context.managed_pool(pool) else { continue };
+        let score = command.scores.iter().find(|score| score.pool == pool.name_any());
+        let policy = pool.spec.disruption.consolidation_policy.as_str();
+        let value = score.map(Score::value);
+        context.metrics.disruption.judged(&pool.name_any(), policy, true, value);
+        let Some(score) = score else { continue };
+        let message = format!(
+            "score {:.2} >= threshold {:.2} (k: {K}, savings {:.1}%, disruption {:.1}%)",
+            score.value(),
+            Score::threshold(),
+            score.savings_fraction * 100.0,
+            score.disruption_fraction * 100.0,
+        );
+        let kind = "ConsolidationApproved";
+        if let [candidate] = &command.candidates[..] {
+            let claim = candidate.node.claim.as_deref().unwrap_or_default();
+            on_node_and_claim(context, claim, |notice| notice, kind, &message);
+        } else {
+            context.recorder.record(Notice::about(&*pool, Severity::Normal, kind, message));
+        }
     }
 }
 

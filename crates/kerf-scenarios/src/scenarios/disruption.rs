@@ -1,91 +1,106 @@
 //! Nodes that are taken away because they are empty, drifted, or too dear for what runs on them.
 
-use k8s_openapi::api::core::v1::Event;
+pub mod consolidation;
+pub mod drift;
+pub mod emptiness;
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Node},
+};
 use kerf_api::{
-    annotations,
-    conditions::{Conditioned, DISRUPTION_REASON},
+    NodeClaim,
+    conditions::{Conditioned, DISRUPTION_REASON, INITIALIZED, READY},
+    taints,
 };
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{all_run, no_node, one_ready_node, with_pool};
+use super::one_ready_node;
 use crate::{World, build};
 
-pub async fn an_empty_node_is_removed(world: World) {
-    with_pool(&world, &json!({"disruption": {"consolidateAfter": "0s"}})).await;
-    let pod = world.create(build::pod("a", &json!({}))).await;
-    let (claim, _) = world.until("the node is ready", one_ready_node).await;
-    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
-    world.delete(&pod).await;
-    world.until("everything is gone", no_node).await;
-    assert_counted(
-        &world,
-        "karpenter_nodeclaims_disrupted_total",
-        &["reason=\"empty\"", "consolidation_policy=\"when_empty_or_underutilized\""],
-    );
-    assert_counted(
-        &world,
-        "karpenter_voluntary_disruption_decisions_total",
-        &["decision=\"delete\"", "reason=\"empty\"", "consolidation_type=\"empty\""],
-    );
-    let told = events_about(&world, &claim.name_any(), "DisruptionTerminating").await;
-    assert_eq!(told, ["Disrupting NodeClaim: Empty"]);
+/// A pool whose nodes may be disrupted at any time, as many at once as may be.
+fn disruptable() -> Value {
+    json!({"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}})
 }
 
-pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
-    let pool = with_pool(&world, &json!({})).await;
-    world.create(build::deployment("a", 1, &json!({}))).await;
-    let (old, _) = world.until("the node is ready", one_ready_node).await;
-    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+/// A single pod that comes back, of so much CPU.
+fn app(name: &str, cpu: &str) -> Deployment {
+    let requests = json!({"cpu": cpu, "memory": "64Mi"});
+    build::deployment(
+        name,
+        1,
+        &json!({"containers": [{"name": "main", "image": "main", "resources": {"requests": requests}}]}),
+    )
+}
+
+/// So many claims, all ready, by name.
+async fn ready_claims(world: &World, count: usize) -> Result<Vec<NodeClaim>, String> {
+    let claims = world.list::<NodeClaim>().await;
+    let ready = claims.iter().filter(|claim| claim.is_true(READY)).count();
+    if claims.len() == count && ready == count {
+        Ok(claims)
+    } else {
+        Err(format!("{ready} of {} claims are ready, {count} are wanted", claims.len()))
+    }
+}
+
+/// Waits until another node has taken the place of this one, which may not go before the other is ready.
+async fn replaced(world: &World, old: &NodeClaim) -> NodeClaim {
     world
-        .patch(&pool, json!({"spec": {"template": {"metadata": {"labels": {"version": "two"}}}}}))
-        .await;
-    world
-        .until("the old node waits for the new one", async |world: &World| {
-            let claim = world.get(&old).await.ok_or("the old claim is gone")?;
-            let reason = claim.condition(DISRUPTION_REASON).ok_or("no reason is given")?;
-            assert_eq!((reason.status.as_str(), reason.reason.as_str()), ("True", "Drifted"));
-            Ok(())
-        })
-        .await;
-    let (new, _) = world
         .until("only the new node is left", async |world: &World| {
-            let (claim, node) = one_ready_node(world).await?;
-            if claim.uid() == old.uid() {
-                Err("still the old one".into())
-            } else {
-                Ok((claim, node))
+            let claims = world.list::<NodeClaim>().await;
+            let (before, after): (Vec<_>, Vec<_>) =
+                claims.into_iter().partition(|claim| claim.uid() == old.uid());
+            let going = before.iter().any(|claim| claim.metadata.deletion_timestamp.is_some());
+            if going || before.is_empty() {
+                let ready = after.iter().any(|claim| claim.is_true(INITIALIZED));
+                assert!(ready, "the node goes before its replacement is ready");
             }
+            let (claim, _) = one_ready_node(world).await?;
+            if claim.uid() == old.uid() { Err("still the old one".into()) } else { Ok(claim) }
+        })
+        .await
+}
+
+/// Nothing in the cluster says that a node is being disrupted.
+async fn nothing_is_marked(world: &World) -> Result<(), String> {
+    for node in world.list::<Node>().await {
+        let on_node = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+        if on_node.iter().any(|taint| taint.key == taints::DISRUPTED) {
+            return Err(format!("{} is tainted", node.name_any()));
+        }
+    }
+    for claim in world.list::<NodeClaim>().await {
+        if let Some(reason) = claim.condition(DISRUPTION_REASON) {
+            return Err(format!("{} is {}", claim.name_any(), reason.reason));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until something of this kind with these words in it was published about an object.
+async fn told(world: &World, name: &str, reason: &str, words: &str) {
+    let what = format!("{name} is told {reason}: {words}");
+    world
+        .until(&what, async |world: &World| {
+            let events = world.list::<Event>().await;
+            let about = events.into_iter().filter(|event| {
+                event.reason.as_deref() == Some(reason)
+                    && event.involved_object.name.as_deref() == Some(name)
+            });
+            let messages: Vec<String> = about.filter_map(|event| event.message).collect();
+            let said = messages.iter().any(|message| message.contains(words));
+            if said { Ok(()) } else { Err(format!("{messages:?}")) }
         })
         .await;
-    assert_eq!(new.labels()["version"], "two");
-    assert!(new.annotations().contains_key(annotations::REPLACES));
-    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
-    assert_counted(
-        &world,
-        "karpenter_nodeclaims_disrupted_total",
-        &["reason=\"drifted\"", "consolidation_policy=\"\""],
-    );
-    assert_counted(&world, "karpenter_nodeclaims_created_total", &["reason=\"drifted\""]);
 }
 
-/// The messages of a kind that were published about an object.
-async fn events_about(world: &World, name: &str, reason: &str) -> Vec<String> {
-    let events = world.list::<Event>().await;
-    let about = events.into_iter().filter(|event| {
-        event.reason.as_deref() == Some(reason)
-            && event.involved_object.name.as_deref() == Some(name)
-    });
-    about.filter_map(|event| event.message).collect()
-}
-
-/// There is a line with this name and these labels that is not zero.
-fn assert_counted(world: &World, name: &str, labels: &[&str]) {
+/// The sum over all lines with this name and these labels.
+fn counted(world: &World, name: &str, labels: &[&str]) -> u64 {
     let metrics = world.metrics();
-    let counted = metrics.lines().any(|line| {
-        line.starts_with(name)
-            && labels.iter().all(|one| line.contains(one))
-            && !line.ends_with(" 0")
+    let lines = metrics.lines().filter(|line| {
+        line.split('{').next() == Some(name) && labels.iter().all(|one| line.contains(one))
     });
-    assert!(counted, "{name}{labels:?} is not in\n{metrics}");
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }

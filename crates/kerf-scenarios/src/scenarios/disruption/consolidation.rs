@@ -1,0 +1,182 @@
+//! Nodes that cost more than they have to.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kerf_api::{NodeClaim, NodePool, annotations, labels};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{app, counted, disruptable, nothing_is_marked, ready_claims, replaced, told};
+use crate::{
+    World, build,
+    scenarios::{all_run, one_ready_node, with_pool},
+};
+
+const SMALL: &str = "c-1x-amd64-linux";
+const BIG: &str = "c-4x-amd64-linux";
+
+pub async fn a_node_whose_pods_fit_elsewhere_is_removed(world: World) {
+    from_two_nodes_to_one(&world).await;
+    let labels = ["decision=\"delete\"", "reason=\"underutilized\""];
+    assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
+}
+
+/// A node is left with a pod that fits on another, and goes.
+pub async fn from_two_nodes_to_one(world: &World) {
+    with_pool(world, &disruptable()).await;
+    let filler = world.create(app("filler", "1500m")).await;
+    world.create(app("a", "300m")).await;
+    world.until("the first node is ready", one_ready_node).await;
+    world.until("the pods run", async |world: &World| all_run(world, 2).await).await;
+    world.create(app("b", "300m")).await;
+    world.until("the second node is ready", async |w: &World| ready_claims(w, 2).await).await;
+    world.until("the pods run", async |world: &World| all_run(world, 3).await).await;
+    world.delete(&filler).await;
+    let (left, _) = world
+        .until("one node is left", async |world: &World| {
+            let left = one_ready_node(world).await?;
+            all_run(world, 2).await.map(|_| left)
+        })
+        .await;
+    assert_eq!(left.labels()[labels::INSTANCE_TYPE], SMALL);
+    assert!(!left.annotations().contains_key(annotations::REPLACES), "nothing had to be bought");
+    world.until("nothing is marked", nothing_is_marked).await;
+}
+
+pub async fn a_node_that_is_too_large_is_replaced_by_a_smaller_one(world: World) {
+    from_large_to_small(&world).await;
+    let labels =
+        ["decision=\"replace\"", "reason=\"underutilized\"", "consolidation_type=\"single\""];
+    assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
+    let created = ["reason=\"underutilized\""];
+    assert!(counted(&world, "karpenter_nodeclaims_created_total", &created) >= 1);
+}
+
+/// A large node is left with one small pod, and a small node takes its place.
+pub async fn from_large_to_small(world: &World) {
+    let (_, old) = a_large_node_with_a_small_app(world, &disruptable(), &json!({})).await;
+    let new = replaced(world, &old).await;
+    assert_eq!(new.labels()[labels::INSTANCE_TYPE], SMALL);
+    world.until("nothing is marked", nothing_is_marked).await;
+}
+
+pub async fn several_nodes_are_replaced_by_one(world: World) {
+    let pool = with_pool(&world, &json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await;
+    let mut fillers = Vec::new();
+    for (place, name) in ["a", "b", "c"].into_iter().enumerate() {
+        fillers.push(world.create(app(&format!("filler-{name}"), "1600m")).await);
+        world.create(app(name, "250m")).await;
+        world.until("its node is ready", async |w: &World| ready_claims(w, place + 1).await).await;
+        let pods = 2 * (place + 1);
+        world.until("its pods run", async |world: &World| all_run(world, pods).await).await;
+    }
+    for filler in &fillers {
+        world.delete(filler).await;
+    }
+    world.until("the small pods are alone", async |w: &World| all_run(w, 3).await).await;
+    // The pods it was launched for are expected on the last node for a while.
+    world.pass(Duration::from_mins(1)).await;
+    world.patch(&pool, json!({"spec": disruptable()})).await;
+    let (left, _) = world
+        .until("one node is left", async |world: &World| {
+            let left = one_ready_node(world).await?;
+            all_run(world, 3).await.map(|_| left)
+        })
+        .await;
+    assert_eq!(left.labels()[labels::INSTANCE_TYPE], SMALL);
+    let labels = ["decision=\"replace\"", "consolidation_type=\"multi\""];
+    assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
+}
+
+pub async fn a_pod_that_asks_for_it_keeps_its_node(world: World) {
+    let keep = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: "true"}}});
+    let (_, old) = a_large_node_with_a_small_app(&world, &disruptable(), &keep).await;
+    let words = "Pod has \"karpenter.sh/do-not-disrupt\" annotation";
+    told(&world, &old.name_any(), "DisruptionBlocked", words).await;
+    let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
+    let release = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: Value::Null}}});
+    world.patch(&pod, release).await;
+    replaced(&world, &old).await;
+}
+
+pub async fn a_disruption_budget_keeps_its_node(world: World) {
+    let budget = world.create(build::budget("a", &json!({"maxUnavailable": 0}))).await;
+    let (_, old) = a_large_node_with_a_small_app(&world, &disruptable(), &json!({})).await;
+    told(&world, &old.name_any(), "DisruptionBlocked", "Pdb prevents pod evictions").await;
+    world.delete::<PodDisruptionBudget>(&budget).await;
+    replaced(&world, &old).await;
+}
+
+pub async fn a_pool_that_only_removes_empty_nodes_says_so(world: World) {
+    let when_empty = json!({"disruption": {
+        "consolidateAfter": "0s", "consolidationPolicy": "WhenEmpty", "budgets": [{"nodes": "100%"}],
+    }});
+    let (_, old) = a_large_node_with_a_small_app(&world, &when_empty, &json!({})).await;
+    let words = "has consolidation policy WhenEmpty, but node is not empty";
+    told(&world, &old.name_any(), "Unconsolidatable", words).await;
+    let labels = ["reason=\"consolidation_disabled\""];
+    assert!(counted(&world, "karpenter_consolidation_blocked_total", &labels) >= 1);
+}
+
+pub async fn a_balanced_pool_is_consolidated_where_it_pays(world: World) {
+    let balanced = json!({"disruption": {
+        "consolidateAfter": "0s", "consolidationPolicy": "Balanced", "budgets": [{"nodes": "100%"}],
+    }});
+    let (_, old) = a_large_node_with_a_small_app(&world, &balanced, &json!({})).await;
+    told(&world, &old.name_any(), "ConsolidationApproved", ">= threshold 0.50 (k: 2, savings")
+        .await;
+    replaced(&world, &old).await;
+    let labels = ["reason=\"underutilized\"", "consolidation_policy=\"balanced\""];
+    assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
+}
+
+pub async fn a_pod_that_comes_before_the_second_look_stops_a_replacement(world: World) {
+    let (_, old) = a_large_node_with_a_small_app(&world, &disruptable(), &json!({})).await;
+    let words = "Consolidation candidate: replace: [";
+    told(&world, &old.name_any(), "ConsolidationCandidate", words).await;
+    world.create(app("late", "3")).await;
+    let words = "Consolidation rejected: replace: [";
+    told(&world, &old.name_any(), "ConsolidationRejected", words).await;
+    world.until("the pods run", async |world: &World| all_run(world, 2).await).await;
+    let (claim, _) = world.until("there is one node", one_ready_node).await;
+    assert_eq!(claim.uid(), old.uid());
+}
+
+pub async fn a_replacement_that_turns_out_too_dear_is_undone(world: World) {
+    let (_, old) = a_large_node_with_a_small_app(&world, &disruptable(), &json!({})).await;
+    told(&world, &old.name_any(), "ConsolidationCandidate", "replace: [").await;
+    // Between the decision and the launch everything but the large type becomes dearer than it.
+    world.reprice(|name, price| if name == BIG { price } else { price.times(10, 1) });
+    let words = "replacement costs 0.27147483";
+    told(&world, &old.name_any(), "Unconsolidatable", words).await;
+    world.until("the replacement is gone", one_ready_node).await;
+    world.until("nothing is marked", nothing_is_marked).await;
+    let (claim, _) = world.until("there is one node", one_ready_node).await;
+    assert_eq!(claim.uid(), old.uid(), "the node went although nothing was saved");
+    let pods = world.list::<Pod>().await;
+    assert!(pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()));
+    let labels = ["reason=\"promised_savings_lost\""];
+    assert!(counted(&world, "karpenter_consolidation_blocked_total", &labels) >= 1);
+    world.pass(Duration::from_mins(30)).await;
+    assert_eq!(counted(&world, "karpenter_consolidation_blocked_total", &labels), 1);
+}
+
+/// A node for four CPUs, on which one pod with a third of a CPU is left.
+async fn a_large_node_with_a_small_app(
+    world: &World,
+    pool: &Value,
+    pod: &Value,
+) -> (NodePool, NodeClaim) {
+    let pool = with_pool(world, pool).await;
+    let mut small = serde_json::to_value(app("a", "300m")).unwrap_or_default();
+    build::merge(&mut small["spec"]["template"], pod);
+    let filler = world.create(app("filler", "3")).await;
+    world.create(build::object::<k8s_openapi::api::apps::v1::Deployment>(small)).await;
+    let (old, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pods run", async |world: &World| all_run(world, 2).await).await;
+    assert_eq!(old.labels()[labels::INSTANCE_TYPE], BIG);
+    world.delete(&filler).await;
+    world.until("the small pod is alone", async |world: &World| all_run(world, 1).await).await;
+    (pool, old)
+}

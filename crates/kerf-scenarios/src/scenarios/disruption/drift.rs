@@ -1,0 +1,106 @@
+//! Nodes that are no longer what their pool asks for.
+
+use std::time::Duration;
+
+use kerf_api::{NodeClaim, NodePool, annotations};
+use kerf_testbed::CloudFault;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{app, counted, nothing_is_marked, replaced};
+use crate::{
+    World,
+    scenarios::{all_run, one_ready_node, with_pool},
+};
+
+pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
+    from_drifted_to_replaced(&world).await;
+    let labels = ["reason=\"drifted\"", "consolidation_policy=\"\""];
+    assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
+    let created = counted(&world, "karpenter_nodeclaims_created_total", &["reason=\"drifted\""]);
+    assert!(created >= 1);
+}
+
+/// A node with a pod drifts, and another takes its place.
+pub async fn from_drifted_to_replaced(world: &World) {
+    let (pool, old) = one_node_with_an_app(world).await;
+    drift(world, &pool).await;
+    let new = replaced(world, &old).await;
+    assert_eq!(new.labels()["version"], "two");
+    assert!(new.annotations().contains_key(annotations::REPLACES));
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("nothing is marked", nothing_is_marked).await;
+}
+
+pub async fn a_drifted_node_waits_for_its_budget(world: World) {
+    let (pool, old) = one_node_with_an_app(&world).await;
+    let budget = |nodes: &str| json!({"spec": {"disruption": {"budgets": [{"nodes": nodes, "reasons": ["Drifted"]}]}}});
+    world.patch(&pool, budget("0")).await;
+    drift(&world, &pool).await;
+    world.pass(Duration::from_mins(30)).await;
+    assert!(nothing_is_marked(&world).await.is_ok());
+    world.patch(&pool, budget("1")).await;
+    replaced(&world, &old).await;
+}
+
+pub async fn a_replacement_that_cannot_be_launched_is_tried_again(world: World) {
+    let (pool, old) = one_node_with_an_app(&world).await;
+    world.cloud().on_next(1, CloudFault::InsufficientCapacity);
+    drift(&world, &pool).await;
+    replaced(&world, &old).await;
+    let failed = "karpenter_voluntary_disruption_queue_failures_total";
+    assert!(counted(&world, failed, &["decision=\"replace\"", "reason=\"drifted\""]) >= 1);
+}
+
+pub async fn a_replacement_that_never_registers_is_given_up(world: World) {
+    let (pool, old) = one_node_with_an_app(&world).await;
+    world.cloud().on_next(1, CloudFault::NeverRegisters);
+    drift(&world, &pool).await;
+    world
+        .until("the node is marked", async |world: &World| match nothing_is_marked(world).await {
+            Ok(()) => Err("not yet".to_owned()),
+            Err(_) => Ok(()),
+        })
+        .await;
+    world.pass(Duration::from_mins(9)).await;
+    assert!(nothing_is_marked(&world).await.is_err(), "given up too early");
+    world.pass(Duration::from_mins(2)).await;
+    assert_eq!(nothing_is_marked(&world).await, Ok(()));
+    let records = world.list::<NodeClaim>().await;
+    let records =
+        records.iter().filter(|claim| claim.annotations().contains_key(annotations::REPLACES));
+    assert_eq!(records.count(), 0, "a command that is over stands on a claim");
+    replaced(&world, &old).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+}
+
+pub async fn an_operator_that_was_killed_goes_on_with_its_command(mut world: World) {
+    let (pool, old) = one_node_with_an_app(&world).await;
+    drift(&world, &pool).await;
+    world
+        .until("the replacement is on its way", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await;
+            let coming =
+                claims.iter().any(|it| it.annotations().contains_key(annotations::REPLACES));
+            if coming { Ok(()) } else { Err("no replacement".to_owned()) }
+        })
+        .await;
+    world.kill_operator();
+    world.start_operator().await;
+    replaced(&world, &old).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+}
+
+async fn one_node_with_an_app(world: &World) -> (NodePool, NodeClaim) {
+    let pool = with_pool(world, &json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await;
+    world.create(app("a", "1")).await;
+    let (old, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    (pool, old)
+}
+
+async fn drift(world: &World, pool: &NodePool) {
+    let template = json!({"spec": {"template": {"metadata": {"labels": {"version": "two"}}}}});
+    world.patch(pool, template).await;
+}

@@ -1,0 +1,143 @@
+//! Nodes with nothing on them, and the budgets that hold them.
+
+use std::time::Duration;
+
+use kerf_api::{NodeClaim, annotations};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{counted, disruptable, nothing_is_marked, told};
+use crate::{
+    World, build,
+    scenarios::{all_run, no_node, one_ready_node, with_pool},
+};
+
+pub async fn an_empty_node_is_removed(world: World) {
+    from_empty_to_nothing(&world).await;
+    let labels = ["reason=\"empty\"", "consolidation_policy=\"when_empty_or_underutilized\""];
+    assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
+    let labels = ["decision=\"delete\"", "reason=\"empty\"", "consolidation_type=\"empty\""];
+    assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
+}
+
+/// A node loses its only pod, and is removed.
+pub async fn from_empty_to_nothing(world: &World) {
+    with_pool(world, &disruptable()).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.delete(&pod).await;
+    world.until("everything is gone", no_node).await;
+    let words = "Disrupting NodeClaim: Empty";
+    told(world, &claim.name_any(), "DisruptionTerminating", words).await;
+}
+
+pub async fn an_empty_node_is_kept_for_as_long_as_its_pool_says(world: World) {
+    let pool = with_pool(&world, &json!({"disruption": {"consolidateAfter": "30m"}})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.delete(&pod).await;
+    world.pass(Duration::from_mins(29)).await;
+    assert!(world.get(&claim).await.is_some());
+    world.patch(&pool, json!({"spec": {"disruption": {"consolidateAfter": "Never"}}})).await;
+    world.pass(Duration::from_mins(10)).await;
+    assert!(world.get(&claim).await.is_some());
+    world.patch(&pool, json!({"spec": {"disruption": {"consolidateAfter": "0s"}}})).await;
+    world.until("everything is gone", no_node).await;
+}
+
+pub async fn a_pod_that_comes_before_the_second_look_keeps_its_node(world: World) {
+    with_pool(&world, &disruptable()).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    // The pod it was launched for is expected there for a while.
+    world.pass(Duration::from_mins(1)).await;
+    world.delete(&pod).await;
+    world.until("the pod is gone", async |world: &World| all_run(world, 0).await).await;
+    // Found empty within ten seconds, and looked at again fifteen seconds after that.
+    world.pass(Duration::from_secs(12)).await;
+    assert!(nothing_is_marked(&world).await.is_ok(), "nothing is written before the second look");
+    world.create(build::pod("b", &json!({}))).await;
+    world.pass(Duration::from_mins(5)).await;
+    assert!(world.get(&claim).await.is_some(), "the node was taken from under a pod");
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let failed = "karpenter_voluntary_disruption_failed_validations_total";
+    assert!(counted(&world, failed, &["consolidation_type=\"empty\""]) >= 1);
+}
+
+pub async fn a_node_that_asks_for_it_is_left_alone(world: World) {
+    with_pool(&world, &disruptable()).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let annotate =
+        |value: Value| json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: value}}});
+    let node = world.patch(&node, annotate(json!("true"))).await;
+    world.delete(&pod).await;
+    let words = "Disruption is blocked through the \"karpenter.sh/do-not-disrupt\" annotation";
+    told(&world, &node.name_any(), "DisruptionBlocked", words).await;
+    assert!(world.get(&claim).await.is_some());
+    world.patch(&node, annotate(Value::Null)).await;
+    world.until("everything is gone", no_node).await;
+}
+
+pub async fn a_budget_of_none_keeps_empty_nodes(world: World) {
+    let pool = with_pool(
+        &world,
+        &json!({"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "0", "reasons": ["Empty"]}]}}),
+    )
+    .await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.delete(&pod).await;
+    let words = "No allowed disruptions for disruption reason Empty due to blocking budget";
+    told(&world, &pool.name_any(), "DisruptionBlocked", words).await;
+    assert!(world.get(&claim).await.is_some());
+    world.patch(&pool, json!({"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})).await;
+    world.until("everything is gone", no_node).await;
+}
+
+pub async fn a_budget_bounds_how_many_nodes_go_at_once(world: World) {
+    with_pool(
+        &world,
+        &json!({"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "1"}]}}),
+    )
+    .await;
+    // Each wants a machine of its own: the ports clash.
+    let port = json!({"containers": [{
+        "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+        "resources": {"requests": {"cpu": "1"}},
+    }]});
+    let mut pods = Vec::new();
+    for name in ["a", "b", "c"] {
+        pods.push(world.create(build::pod(name, &port)).await);
+    }
+    world.until("the pods run", async |world: &World| all_run(world, 3).await).await;
+    for pod in &pods {
+        world.delete(pod).await;
+    }
+    world
+        .until("everything is gone", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await;
+            let leaving = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some());
+            assert!(leaving.count() <= 1, "more go than the budget allows");
+            no_node(world).await
+        })
+        .await;
+}
+
+pub async fn a_budget_holds_while_its_window_is_open(world: World) {
+    // The testbed begins at midnight.
+    let closed = json!([{"nodes": "0", "schedule": "@daily", "duration": "1h"}, {"nodes": "100%"}]);
+    with_pool(&world, &json!({"disruption": {"consolidateAfter": "0s", "budgets": closed}})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.delete(&pod).await;
+    world.pass(Duration::from_mins(55)).await;
+    assert!(world.get(&claim).await.is_some());
+    world.until("everything is gone", no_node).await;
+}

@@ -1,6 +1,9 @@
 //! The stories of disruption on the testbed, in virtual time.
 
-use kerf_controllers::Settings;
+use kerf_controllers::{
+    Settings,
+    settings::{Fraction, SavingsThreshold},
+};
 use kerf_scenarios::World;
 
 macro_rules! stories {
@@ -46,4 +49,27 @@ stories! { consolidation:
     a_balanced_pool_is_consolidated_where_it_pays,
     a_pod_that_comes_before_the_second_look_stops_a_replacement,
     a_replacement_that_turns_out_too_dear_is_undone,
+}
+
+#[test]
+fn every_consolidation_saves_what_it_promised() {
+    let mut commands = 0;
+    for seed in 1..=4 {
+        let played = kerf_testbed::Testbed::in_virtual_time(async {
+            let world = World::on_testbed(seed, parity()).await;
+            let story =
+                kerf_scenarios::scenarios::disruption::savings::every_consolidation_saves_what_it_promised;
+            story(world, seed).await
+        });
+        commands += played.expect("a runtime can be made");
+    }
+    assert!(commands >= 8, "hardly anything was consolidated: {commands}");
+}
+
+/// As Karpenter decides.
+fn parity() -> Settings {
+    let mut settings = Settings::default();
+    settings.churn.utilization_threshold = Fraction::ONE;
+    settings.churn.savings_threshold = SavingsThreshold::OFF;
+    settings
 }

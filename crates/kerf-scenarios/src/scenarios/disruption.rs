@@ -3,6 +3,7 @@
 pub mod consolidation;
 pub mod drift;
 pub mod emptiness;
+pub mod savings;
 
 use k8s_openapi::api::{
     apps::v1::Deployment,

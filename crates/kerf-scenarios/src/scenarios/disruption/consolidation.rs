@@ -17,13 +17,15 @@ const SMALL: &str = "c-1x-amd64-linux";
 const BIG: &str = "c-4x-amd64-linux";
 
 pub async fn a_node_whose_pods_fit_elsewhere_is_removed(world: World) {
-    from_two_nodes_to_one(&world).await;
+    let left = from_two_nodes_to_one(&world).await;
+    assert_eq!(left.labels()[labels::INSTANCE_TYPE], SMALL, "the dearer one goes");
     let labels = ["decision=\"delete\"", "reason=\"underutilized\""];
     assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
 }
 
-/// A node is left with a pod that fits on another, and goes.
-pub async fn from_two_nodes_to_one(world: &World) {
+/// A node is left with a pod that fits on another, and goes. Returns the claim that is left: which of the two that is
+/// depends on when the operator looks.
+pub async fn from_two_nodes_to_one(world: &World) -> NodeClaim {
     with_pool(world, &disruptable()).await;
     let filler = world.create(app("filler", "1500m")).await;
     world.create(app("a", "300m")).await;
@@ -39,9 +41,9 @@ pub async fn from_two_nodes_to_one(world: &World) {
             all_run(world, 2).await.map(|_| left)
         })
         .await;
-    assert_eq!(left.labels()[labels::INSTANCE_TYPE], SMALL);
     assert!(!left.annotations().contains_key(annotations::REPLACES), "nothing had to be bought");
     world.until("nothing is marked", nothing_is_marked).await;
+    left
 }
 
 pub async fn a_node_that_is_too_large_is_replaced_by_a_smaller_one(world: World) {

@@ -13,23 +13,24 @@ use crate::{
 };
 
 pub async fn an_empty_node_is_removed(world: World) {
-    from_empty_to_nothing(&world).await;
+    let claim = from_empty_to_nothing(&world).await;
+    let words = "Disrupting NodeClaim: Empty";
+    told(&world, &claim.name_any(), "DisruptionTerminating", words).await;
     let labels = ["reason=\"empty\"", "consolidation_policy=\"when_empty_or_underutilized\""];
     assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
     let labels = ["decision=\"delete\"", "reason=\"empty\"", "consolidation_type=\"empty\""];
     assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
 }
 
-/// A node loses its only pod, and is removed.
-pub async fn from_empty_to_nothing(world: &World) {
+/// A node loses its only pod, and is removed. Returns what its claim was.
+pub async fn from_empty_to_nothing(world: &World) -> NodeClaim {
     with_pool(world, &disruptable()).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.delete(&pod).await;
     world.until("everything is gone", no_node).await;
-    let words = "Disrupting NodeClaim: Empty";
-    told(world, &claim.name_any(), "DisruptionTerminating", words).await;
+    claim
 }
 
 pub async fn an_empty_node_is_kept_for_as_long_as_its_pool_says(world: World) {

@@ -1,0 +1,89 @@
+//! The operator is killed between any two of its calls while it disrupts nodes, or meets an API server that fails, and
+//! the story ends as it should: the stories themselves see to it that no node goes before its replacement is ready and
+//! that nothing stays marked.
+
+use std::time::Duration;
+
+use kerf_controllers::Settings;
+use kerf_scenarios::{
+    World,
+    scenarios::disruption::{
+        consolidation::{from_large_to_small, from_two_nodes_to_one},
+        drift::from_drifted_to_replaced,
+        emptiness::from_empty_to_nothing,
+    },
+};
+use kerf_testbed::{EventLog, Fault, Faults, Matching, Testbed, Write};
+
+macro_rules! play {
+    ($story:ident, $calls:expr) => {{
+        let played = Testbed::in_virtual_time(async {
+            let faults = Faults::seeded(7);
+            if let Some(calls) = $calls {
+                faults.stop_after(calls);
+            }
+            let world = World::with_mortal_operator(7, Settings::default(), &faults);
+            let _ = $story(&world).await;
+            (world.event_log(), faults.calls())
+        });
+        played.expect("a runtime can be made")
+    }};
+}
+
+/// Kills the operator after each call of a story, and compares how many claims and nodes there ever were.
+macro_rules! killed_after_any_call {
+    ($($name:ident: $story:ident launches $launches:literal),+ $(,)?) => {
+        $(#[test]
+        fn $name() {
+            let (log, calls) = play!($story, None::<u64>);
+            assert_eq!(created(&log), ($launches, $launches), "{log}");
+            for call in 0..calls {
+                let (log, _) = play!($story, Some(call));
+                assert_eq!(created(&log), ($launches, $launches), "killed after call {call} of {calls}:\n{log}");
+            }
+        })+
+    };
+}
+
+killed_after_any_call! {
+    emptiness_survives_a_crash: from_empty_to_nothing launches 1,
+    drift_survives_a_crash: from_drifted_to_replaced launches 2,
+    a_removal_survives_a_crash: from_two_nodes_to_one launches 2,
+    a_replacement_survives_a_crash: from_large_to_small launches 2,
+}
+
+/// Claims and nodes.
+fn created(log: &EventLog) -> (usize, usize) {
+    let count = |resource: &str| {
+        let writes = log.entries().iter().filter(|entry| &*entry.resource == resource);
+        writes.filter(|entry| entry.what == Write::Created).count()
+    };
+    (count("nodeclaims.karpenter.sh"), count("nodes"))
+}
+
+macro_rules! on_a_bad_day {
+    ($($name:ident: $story:ident),+ $(,)?) => {
+        $(#[test]
+        fn $name() {
+            for seed in 1..=8 {
+                let played = Testbed::in_virtual_time(async {
+                    let world = World::on_testbed(seed, Settings::default()).await;
+                    let faults = world.faults();
+                    faults.at_rate(0.08, Matching::writes(), Fault::Conflict);
+                    faults.at_rate(0.05, Matching::any(), Fault::InternalError);
+                    let lost = Fault::TimeoutAfter(Duration::from_secs(5));
+                    faults.at_rate(0.03, Matching::writes(), lost);
+                    let _ = $story(&world).await;
+                });
+                played.expect("a runtime can be made");
+            }
+        })+
+    };
+}
+
+on_a_bad_day! {
+    emptiness_survives_a_bad_day: from_empty_to_nothing,
+    drift_survives_a_bad_day: from_drifted_to_replaced,
+    a_removal_survives_a_bad_day: from_two_nodes_to_one,
+    a_replacement_survives_a_bad_day: from_large_to_small,
+}

@@ -63,12 +63,6 @@ mod static_capacity_over_time {
     async fn scaling_drift_and_expiry_at_once() {
         over_time::scaling_drift_and_expiry_at_once(super::world().await).await;
     }
-
-    #[tokio::test(start_paused = true)]
-    #[ignore = "half a million looks at the cluster: minutes in a debug build; the example static_storm plays it in release"]
-    async fn the_proposals_example_for_sixty_days() {
-        over_time::the_proposals_example_for_sixty_days(super::world().await).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
 //! Reading many pods.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as k8s;
+use rustc_hash::FxHashSet;
 
 use super::{Constraints, Pod, PodError};
 use crate::default_spread::{DefaultConstraint, Workloads, add_default_spread};
@@ -16,7 +16,7 @@ pub struct PodReader<'a> {
     labels: &'a KnownLabels,
     default_spread: Vec<DefaultConstraint>,
     workloads: Workloads,
-    constraints: HashSet<Arc<Constraints>>,
+    constraints: FxHashSet<Arc<Constraints>>,
 }
 
 impl<'a> PodReader<'a> {
@@ -25,7 +25,7 @@ impl<'a> PodReader<'a> {
             labels,
             default_spread: Vec::new(),
             workloads: Workloads::default(),
-            constraints: HashSet::new(),
+            constraints: FxHashSet::default(),
         }
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Patience {
 impl Side {
     pub(crate) fn kerf() -> Result<Self> {
         eprintln!("building Kerf's side");
-        let output = cargo(&["build", "--release", "--package", "bench-kerf"])
+        let output = cargo(&["build", "--profile=dist", "--package", "bench-kerf"])
             .arg("--message-format=json-render-diagnostics")
             .stderr(Stdio::inherit())
             .output()?;

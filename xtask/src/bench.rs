@@ -25,31 +25,13 @@ use self::side::{Patience, Side};
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Schedule the same pods with Kerf and with upstream Karpenter, and compare
-    Scheduling(Scheduling),
+    Scheduling(Comparing),
     /// Look at every node of full clusters with Kerf and with upstream Karpenter, and compare
-    Consolidation(Consolidation),
+    Consolidation(Comparing),
 }
 
 #[derive(Args)]
-pub(crate) struct Consolidation {
-    /// 100 nodes only: some seconds instead of many minutes
-    #[arg(long)]
-    quick: bool,
-    /// Only the cases with this in their name
-    #[arg(long, value_name = "PART")]
-    only: Option<String>,
-    /// Leave upstream out; Go is not needed then
-    #[arg(long)]
-    kerf_only: bool,
-    /// Seconds that a side gets for one case
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    timeout: u64,
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-}
-
-#[derive(Args)]
-pub(crate) struct Scheduling {
+pub(crate) struct Comparing {
     /// Small cases only: some seconds instead of many minutes
     #[arg(long)]
     quick: bool,
@@ -79,7 +61,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
     }
 }
 
-fn scheduling(arguments: &Scheduling) -> Result<()> {
+fn scheduling(arguments: &Comparing) -> Result<()> {
     let part = arguments.only.as_deref().unwrap_or_default();
     let mut problems = problems(arguments.quick);
     problems.retain(|problem| problem.name.contains(part));
@@ -130,7 +112,7 @@ fn compare(
     problem: &Problem,
     kerf: &Side,
     upstream: Option<&Side>,
-    arguments: &Scheduling,
+    arguments: &Comparing,
 ) -> Result<Case> {
     let load = load();
     let file = write(problem)?;

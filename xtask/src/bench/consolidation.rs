@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::problem::{Problem, Tenants};
 use super::side::{Pass, Patience, Side};
-use super::{Consolidation, Output, load, write};
+use super::{Comparing, Output, load, write};
 
 /// Upstream looks at each node in the light of all the others, so its time grows with the square of their number:
 /// past this it is not asked.
 const MOST_FOR_UPSTREAM: usize = 500;
 
-pub(super) fn run(arguments: &Consolidation) -> Result<()> {
+pub(super) fn run(arguments: &Comparing) -> Result<()> {
     let part = arguments.only.as_deref().unwrap_or_default();
     let mut problems = problems(arguments.quick);
     problems.retain(|problem| problem.name.contains(part));

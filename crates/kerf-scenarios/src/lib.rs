@@ -2,12 +2,13 @@
 //! story takes milliseconds, and a real control plane.
 //!
 //! A scenario is an async function of a [`World`]. It creates objects with small [`build`]ers, waits for what it expects
-//! with [`World::until`], and never sleeps to let something happen.
+//! with [`World::until`], and never sleeps to let something happen. [`stories!`] lists them all, with what each needs.
 
 pub mod build;
 mod operator;
 pub mod scenarios;
 mod scope;
+pub mod stories;
 mod world;
 
 pub use operator::OperatorHandle;

@@ -29,7 +29,7 @@ use crate::{
 
 /// Longer than anything takes, in virtual and in real time.
 const VIRTUAL_PATIENCE: Duration = Duration::from_hours(2);
-const REAL_PATIENCE: Duration = Duration::from_mins(2);
+const REAL_PATIENCE: Duration = Duration::from_mins(5);
 
 /// Where a story is played.
 #[derive(Debug)]

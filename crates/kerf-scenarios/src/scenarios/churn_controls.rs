@@ -85,8 +85,32 @@ impl Control {
     }
 }
 
+/// The stories that each control has, in a chapter of its own.
+macro_rules! chapters {
+    ($($control:ident: $value:ident),+ $(,)?) => {
+        $(pub mod $control {
+            use crate::World;
+
+            pub async fn a_pool_forbids_until_it_changes_its_mind(world: World) {
+                super::a_pool_forbids_until_it_changes_its_mind(world, super::$value).await;
+            }
+
+            pub async fn an_operator_forbids_until_the_pool_objects(world: World) {
+                super::an_operator_forbids_until_the_pool_objects(world, super::$value).await;
+            }
+        })+
+    };
+}
+
+chapters! {
+    utilization: UTILIZATION,
+    price_factor: PRICE_FACTOR,
+    savings: SAVINGS,
+    grace_period: GRACE_PERIOD,
+}
+
 /// A pool forbids; when it no longer does, the move is made at once, by the same operator.
-pub async fn a_pool_forbids_until_it_changes_its_mind(world: World, control: Control) {
+async fn a_pool_forbids_until_it_changes_its_mind(world: World, control: Control) {
     let pool = open_pool(&world, &control.set(control.strict)["spec"]["disruption"]).await;
     let old = a_node_for_seven_with_one_pod(&world).await;
     is_told(&world, &old, control).await;
@@ -95,7 +119,7 @@ pub async fn a_pool_forbids_until_it_changes_its_mind(world: World, control: Con
 }
 
 /// The operator forbids where the pool says nothing; what the pool says counts more.
-pub async fn an_operator_forbids_until_the_pool_objects(world: World, control: Control) {
+async fn an_operator_forbids_until_the_pool_objects(world: World, control: Control) {
     let pool = open_pool(&world, &json!({})).await;
     let old = a_node_for_seven_with_one_pod(&world).await;
     is_told(&world, &old, control).await;

@@ -1,0 +1,239 @@
+//! The one list of the stories, by chapter and by what each needs. Both stages play it.
+//!
+//! - `shared`: uses only what it creates. On a real control plane it shares a cluster and an operator with others.
+//! - `alone`: stops the operator, changes its prices or has settings of its own: a cluster to itself.
+//! - `virtual_time`: takes hours or faults; only the testbed can play it.
+//!
+//! In brackets: what its operator is started with, one of [`settings`].
+
+/// Hands the list to the macro `$play`, which makes a test of each story.
+#[macro_export]
+macro_rules! stories {
+    ($play:ident) => {
+        $play! {
+            life_of_a_node at life_of_a_node {
+                shared(defaults):
+                    a_pending_pod_gets_a_node,
+                    pods_that_fit_together_share_one_node,
+                    a_deleted_claim_takes_its_node_along,
+                    a_deleted_node_takes_its_claim_along,
+                    a_drain_waits_for_a_disruption_budget,
+                    a_pod_that_fits_nowhere_is_told_why,
+                    a_node_class_that_does_not_exist_makes_its_pool_unready;
+                alone(defaults):
+                    an_operator_that_was_killed_finds_everything_again;
+                virtual_time(defaults):
+                    a_restart_does_not_move_the_last_pod_event,
+                    an_expired_claim_is_replaced,
+                    a_claim_whose_node_never_comes_is_given_up_after_fifteen_minutes,
+                    a_grace_period_bounds_the_drain;
+            }
+            static_capacity at static_capacity {
+                shared(defaults):
+                    a_pool_grows_and_shrinks_to_its_replicas,
+                    kubectl_scales_a_pool,
+                    a_pool_has_no_more_nodes_than_its_limit,
+                    nodes_deleted_by_hand_come_back,
+                    a_deleted_pool_takes_its_nodes_along,
+                    a_disruption_budget_holds_up_a_scale_down,
+                    a_pool_whose_launches_fail_goes_on_when_they_can_succeed,
+                    pods_go_to_static_nodes_first,
+                    pods_wait_for_static_nodes_that_are_on_their_way,
+                    a_drifted_pool_without_headroom_says_so,
+                    drifted_nodes_are_replaced_before_they_go,
+                    drift_waits_for_its_budget,
+                    a_dynamic_pool_has_no_more_nodes_than_its_limit,
+                    metrics_tell_what_is_wanted_and_what_is_there;
+                alone(no_static_capacity):
+                    with_the_gate_off_a_pool_is_left_alone;
+            }
+            static_capacity_over_time at static_capacity::over_time {
+                shared(defaults):
+                    scaling_drift_and_expiry_at_once;
+                virtual_time(defaults):
+                    expired_nodes_are_replaced;
+            }
+            churn_controls at churn_controls {
+                shared(defaults):
+                    without_a_control_the_move_is_made,
+                    empty_nodes_are_exempt,
+                    drifted_nodes_are_not_held_back,
+                    expired_nodes_are_not_held_back,
+                    a_node_at_rest_takes_pods_and_a_busy_one_does_not;
+                alone(defaults):
+                    a_replacement_that_costs_more_than_promised_goes_back;
+            }
+            utilization at churn_controls::utilization {
+                shared(defaults):
+                    a_pool_forbids_until_it_changes_its_mind;
+                alone(strict_utilization):
+                    an_operator_forbids_until_the_pool_objects;
+            }
+            price_factor at churn_controls::price_factor {
+                shared(defaults):
+                    a_pool_forbids_until_it_changes_its_mind;
+                alone(strict_price_factor):
+                    an_operator_forbids_until_the_pool_objects;
+            }
+            savings at churn_controls::savings {
+                shared(defaults):
+                    a_pool_forbids_until_it_changes_its_mind;
+                alone(strict_savings):
+                    an_operator_forbids_until_the_pool_objects;
+            }
+            grace_period at churn_controls::grace_period {
+                shared(defaults):
+                    a_pool_forbids_until_it_changes_its_mind;
+                alone(strict_grace_period):
+                    an_operator_forbids_until_the_pool_objects;
+            }
+            provisioning at provisioning {
+                shared(defaults):
+                    pods_go_where_their_selectors_say,
+                    a_zone_that_nobody_offers_is_named_and_keeps_nobody_waiting,
+                    the_heaviest_pool_goes_first_unless_a_pod_names_another,
+                    a_tainted_pool_takes_only_pods_that_tolerate_it,
+                    labels_and_annotations_of_the_pool_reach_the_node,
+                    daemons_are_counted_when_a_machine_is_chosen,
+                    init_containers_count_when_they_need_more,
+                    pods_spread_over_zones,
+                    pods_that_repel_each_other_get_machines_of_their_own,
+                    a_preference_that_cannot_be_met_is_dropped,
+                    min_values_that_cannot_be_met_launch_nothing,
+                    a_pool_that_is_being_deleted_launches_nothing,
+                    a_pod_that_comes_before_its_pool_gets_a_node_all_the_same,
+                    the_pods_of_a_node_that_goes_move_to_one_other,
+                    a_volume_that_is_not_there_is_named_and_keeps_nobody_waiting,
+                    a_pod_follows_its_volume_into_its_zone,
+                    a_deployment_that_grows_uses_the_room_there_is_first;
+            }
+            limits at limits {
+                shared(defaults):
+                    the_number_of_nodes_is_never_exceeded,
+                    pods_that_come_one_after_the_other_do_not_exceed_it_either,
+                    a_limit_of_cpu_counts_whole_machines,
+                    there_is_room_again_when_a_node_goes;
+            }
+            launching at launching {
+                shared(defaults):
+                    a_claim_that_nothing_can_meet_is_given_up_with_a_reason,
+                    a_claim_whose_class_is_missing_is_given_up_with_a_reason,
+                    a_claim_of_another_provider_is_left_alone,
+                    a_start_up_taint_holds_a_node_back_until_somebody_removes_it,
+                    conditions_tell_how_far_a_claim_has_come,
+                    a_registered_node_makes_its_pool_healthy;
+                virtual_time(defaults):
+                    two_nodes_that_never_come_make_their_pool_unhealthy;
+            }
+            draining at draining {
+                shared(defaults):
+                    a_protected_pod_holds_the_drain_until_its_annotation_goes,
+                    critical_pods_wait_until_the_others_are_gone,
+                    pods_that_tolerate_the_taint_stay_to_the_end,
+                    two_budgets_on_one_pod_are_told_apart_from_one,
+                    evicted_pods_are_told_and_find_another_node,
+                    a_pod_that_would_outlive_its_node_is_deleted_at_once,
+                    an_instance_waits_until_its_volumes_are_detached,
+                    a_node_without_a_claim_is_drained_and_let_go,
+                    a_claim_without_an_instance_goes_at_once;
+                virtual_time(defaults):
+                    a_pod_that_never_ends_does_not_hold_its_node_for_ever;
+            }
+            conditions at conditions {
+                shared(defaults):
+                    a_changed_template_drifts_its_nodes_until_it_is_changed_back,
+                    requirements_that_a_node_does_not_meet_drift_it,
+                    a_quiet_node_becomes_consolidatable_unless_its_pool_says_never,
+                    a_claim_expires_when_its_time_has_come,
+                    the_arrival_of_a_pod_is_noted_on_its_claim;
+                virtual_time(defaults):
+                    pods_that_come_and_go_restart_the_wait,
+                    a_claim_whose_instance_vanished_is_collected,
+                    a_node_that_is_smaller_than_promised_is_reported;
+            }
+            pools at pools {
+                shared(defaults):
+                    a_pool_counts_what_it_has,
+                    the_hash_of_a_pool_follows_what_its_nodes_are_made_of,
+                    a_pool_whose_class_goes_launches_nothing_more,
+                    a_pool_that_contradicts_itself_says_so_and_keeps_nobody_waiting,
+                    a_pool_that_no_machine_can_meet_says_so_and_keeps_nobody_waiting,
+                    metrics_tell_how_things_stand;
+            }
+            repair at repair {
+                virtual_time(repairing):
+                    an_unwell_node_is_replaced_after_ten_minutes,
+                    too_many_unwell_nodes_are_left_alone;
+            }
+            emptiness at disruption::emptiness {
+                virtual_time(defaults):
+                    an_empty_node_is_removed,
+                    an_empty_node_is_kept_for_as_long_as_its_pool_says,
+                    a_pod_that_comes_before_the_second_look_keeps_its_node,
+                    a_node_that_asks_for_it_is_left_alone,
+                    a_budget_of_none_keeps_empty_nodes,
+                    a_budget_bounds_how_many_nodes_go_at_once,
+                    a_budget_holds_while_its_window_is_open;
+            }
+            drift at disruption::drift {
+                virtual_time(defaults):
+                    a_drifted_node_is_replaced_before_it_goes,
+                    a_drifted_node_waits_for_its_budget,
+                    a_replacement_that_cannot_be_launched_is_tried_again,
+                    a_replacement_that_never_registers_is_given_up,
+                    an_operator_that_was_killed_goes_on_with_its_command;
+            }
+            consolidation at disruption::consolidation {
+                virtual_time(defaults):
+                    a_node_whose_pods_fit_elsewhere_is_removed,
+                    a_node_that_is_too_large_is_replaced_by_a_smaller_one,
+                    several_nodes_are_replaced_by_one,
+                    a_pod_that_asks_for_it_keeps_its_node,
+                    a_disruption_budget_keeps_its_node,
+                    a_pool_that_only_removes_empty_nodes_says_so,
+                    a_balanced_pool_is_consolidated_where_it_pays,
+                    a_pod_that_comes_before_the_second_look_stops_a_replacement,
+                    a_replacement_that_turns_out_too_dear_is_undone;
+            }
+        }
+    };
+}
+
+/// The settings of operators that are not started with the defaults.
+pub mod settings {
+    use kerf_controllers::{Settings, settings::FeatureGates};
+
+    use crate::scenarios::churn_controls;
+
+    pub fn defaults() -> Settings {
+        Settings::default()
+    }
+
+    pub fn no_static_capacity() -> Settings {
+        gated(FeatureGates { static_capacity: false, ..FeatureGates::default() })
+    }
+
+    pub fn repairing() -> Settings {
+        gated(FeatureGates { node_repair: true, ..FeatureGates::default() })
+    }
+
+    fn gated(gates: FeatureGates) -> Settings {
+        Settings { gates, ..Settings::default() }
+    }
+
+    pub fn strict_utilization() -> Settings {
+        churn_controls::UTILIZATION.strict_operator()
+    }
+
+    pub fn strict_price_factor() -> Settings {
+        churn_controls::PRICE_FACTOR.strict_operator()
+    }
+
+    pub fn strict_savings() -> Settings {
+        churn_controls::SAVINGS.strict_operator()
+    }
+
+    pub fn strict_grace_period() -> Settings {
+        churn_controls::GRACE_PERIOD.strict_operator()
+    }
+}

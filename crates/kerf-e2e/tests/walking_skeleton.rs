@@ -1,5 +1,7 @@
 //! The quick start of the README, from a pending Deployment to a node and back to nothing.
 
+use std::time::Duration;
+
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Event, Node, Pod},
@@ -17,7 +19,10 @@ const QUICKSTART: &str = include_str!("../../../examples/quickstart.yaml");
 
 #[tokio::test]
 async fn a_pending_deployment_gets_a_node_and_everything_goes_when_it_goes() {
-    let mut world = World::on_control_plane(Settings::default()).await;
+    // However long the machine takes to create six pods, they are planned together.
+    let mut settings = Settings::default();
+    settings.batching.idle = Duration::from_secs(5);
+    let mut world = World::on_control_plane(settings).await;
     let Stage::Real(cluster) = world.stage() else { unreachable!() };
     apply(cluster, QUICKSTART).await;
     let pods = world
@@ -57,7 +62,14 @@ async fn a_pending_deployment_gets_a_node_and_everything_goes_when_it_goes() {
         .await;
 
     world.delete(&world.only::<Deployment>().await.unwrap()).await;
-    world.delete(&claim).await;
+    // Pods that are still there when their node goes are planned for elsewhere.
+    world
+        .until("the pods are gone", async |world: &World| {
+            let left = world.list::<Pod>().await.len();
+            if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
+        })
+        .await;
+    world.delete_if_there(&claim).await;
     world
         .until("everything is gone", async |world: &World| {
             let left = (

@@ -29,6 +29,9 @@ const REPEAT_AFTER: Duration = Duration::from_mins(2);
 /// because a reconcile must never wait for its own commentary.
 const WAITING_AT_MOST: usize = 1000;
 
+const TRIES: u32 = 3;
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Normal,
@@ -144,6 +147,11 @@ fn event(notice: Notice, component: &str, now: Timestamp) -> Event {
     }
 }
 
+/// Whether the server understood and will say no again.
+fn is_refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
+}
+
 async fn publish(client: Client, mut waiting: mpsc::Receiver<Event>, stop: CancellationToken) {
     loop {
         let event = tokio::select! {
@@ -156,9 +164,14 @@ async fn publish(client: Client, mut waiting: mpsc::Receiver<Event>, stop: Cance
         };
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
-        // Events are best effort, as everywhere in Kubernetes: one that cannot be written is not retried.
-        if let Err(error) = events.create(&PostParams::default(), &event).await {
-            debug!(%error, reason = event.reason, "event was not taken");
+        // Best effort, as everywhere in Kubernetes; but what is said again only after minutes is worth a second try.
+        for tries in 1..=TRIES {
+            let Err(error) = events.create(&PostParams::default(), &event).await else { break };
+            debug!(%error, reason = event.reason, tries, "event was not taken");
+            if tries == TRIES || is_refused(&error) || stop.is_cancelled() {
+                break;
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
         }
     }
 }

@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kerf_api::{
     NodeClaim, NodePool,
     conditions::{Conditioned, READY},
+    labels,
 };
 use kerf_cluster::pods;
 use kube::ResourceExt;
@@ -29,6 +30,12 @@ use crate::{World, build, world::Kind};
 pub(crate) async fn with_pool(world: &World, changes: &serde_json::Value) -> NodePool {
     world.create(build::node_class("default", &json!({}))).await;
     ready_pool(world, build::pool("default", changes)).await
+}
+
+/// For pods that are to share one machine whether they are planned together or one after the other: a batch may close
+/// between any two of them, and the later ones still fit on the machine that is on its way.
+pub(crate) fn on_eight_cpus() -> serde_json::Value {
+    json!({"nodeSelector": {labels::INSTANCE_TYPE: "c-8x-amd64-linux"}})
 }
 
 /// Creates a pool and waits until it is ready.
@@ -71,6 +78,20 @@ pub(crate) async fn node_of(world: &World, pod: &Pod) -> Node {
     node.unwrap_or_else(|| panic!("the pod runs on a node that is not there: {:?}", pod.spec))
 }
 
+/// kube-scheduler has given up on the pod.
+pub(crate) fn unschedulable(pod: &Pod) -> impl AsyncFnMut(&World) -> Result<(), String> {
+    async move |world: &World| {
+        let pod = world.get(pod).await.ok_or("it is gone")?;
+        if is_unschedulable(&pod) { Ok(()) } else { Err(format!("{:?}", pod.status)) }
+    }
+}
+
+pub(crate) fn is_unschedulable(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+}
+
 /// What the operator said about an object, under this reason.
 pub(crate) async fn told<K: Kind>(
     world: &World,
@@ -108,7 +129,14 @@ pub(crate) async fn one_ready_node(world: &World) -> Result<(NodeClaim, Node), S
     if claim.is_true(READY) { Ok((claim, node)) } else { Err(format!("{:?}", claim.status)) }
 }
 
-/// Nothing is left of any node.
+/// Waits until the claim and its node are gone. Whether there are others by then is up to the moment: a pod that was on
+/// the node may have been planned for elsewhere before it was evicted.
+pub(crate) async fn let_go(world: &World, claim: &NodeClaim, node: &Node) {
+    world.until("the claim is gone", launching::gone(claim)).await;
+    world.until("the node is gone", launching::gone(node)).await;
+}
+
+/// Nothing is left of any node. Only where no pod is drained, or where each run is like the other: see [`let_go`].
 pub(crate) async fn no_node(world: &World) -> Result<(), String> {
     let (claims, nodes) = (world.list::<NodeClaim>().await, world.list::<Node>().await);
     let bound = world.list::<Pod>().await.iter().filter(|pod| pods::is_scheduled(pod)).count();

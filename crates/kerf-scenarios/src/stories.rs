@@ -1,7 +1,8 @@
 //! The one list of the stories, by chapter and by what each needs. Both stages play it.
 //!
 //! - `shared`: uses only what it creates. On a real control plane it shares a cluster and an operator with others.
-//! - `alone`: stops the operator, changes its prices or has settings of its own: a cluster to itself.
+//! - `alone`: stops the operator, changes its prices or has settings of its own: a cluster to itself. So do stories of
+//!   consolidation, which waits while anybody's pods are pending, and among many stories somebody's always are.
 //! - `virtual_time`: takes hours or faults; only the testbed can play it.
 //!
 //! In brackets: what its operator is started with, one of [`settings`].
@@ -55,34 +56,34 @@ macro_rules! stories {
             }
             churn_controls at churn_controls {
                 shared(defaults):
-                    without_a_control_the_move_is_made,
                     empty_nodes_are_exempt,
                     drifted_nodes_are_not_held_back,
-                    expired_nodes_are_not_held_back,
-                    a_node_at_rest_takes_pods_and_a_busy_one_does_not;
+                    expired_nodes_are_not_held_back;
                 alone(defaults):
+                    without_a_control_the_move_is_made,
+                    a_node_at_rest_takes_pods_and_a_busy_one_does_not,
                     a_replacement_that_costs_more_than_promised_goes_back;
             }
             utilization at churn_controls::utilization {
-                shared(defaults):
+                alone(defaults):
                     a_pool_forbids_until_it_changes_its_mind;
                 alone(strict_utilization):
                     an_operator_forbids_until_the_pool_objects;
             }
             price_factor at churn_controls::price_factor {
-                shared(defaults):
+                alone(defaults):
                     a_pool_forbids_until_it_changes_its_mind;
                 alone(strict_price_factor):
                     an_operator_forbids_until_the_pool_objects;
             }
             savings at churn_controls::savings {
-                shared(defaults):
+                alone(defaults):
                     a_pool_forbids_until_it_changes_its_mind;
                 alone(strict_savings):
                     an_operator_forbids_until_the_pool_objects;
             }
             grace_period at churn_controls::grace_period {
-                shared(defaults):
+                alone(defaults):
                     a_pool_forbids_until_it_changes_its_mind;
                 alone(strict_grace_period):
                     an_operator_forbids_until_the_pool_objects;

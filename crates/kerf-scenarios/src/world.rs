@@ -27,9 +27,10 @@ use crate::{
     scope::{Scope, SharedCluster},
 };
 
-/// Longer than anything takes, in virtual and in real time.
+/// Longer than anything takes, in virtual and in real time, on a machine that has much else to do. Some things are said
+/// again only after five minutes.
 const VIRTUAL_PATIENCE: Duration = Duration::from_hours(2);
-const REAL_PATIENCE: Duration = Duration::from_mins(5);
+const REAL_PATIENCE: Duration = Duration::from_mins(6);
 
 /// Where a story is played.
 #[derive(Debug)]
@@ -248,7 +249,8 @@ impl World {
     /// The story's objects of a kind.
     pub async fn list<K: Kind>(&self) -> Vec<K> {
         let api: Api<DynamicObject> = Api::all_with(self.client(), &ApiResource::erase::<K>(&()));
-        let listed = api.list(&ListParams::default()).await;
+        let all = ListParams::default();
+        let listed = persistently(|| api.list(&all)).await;
         let listed = listed.unwrap_or_else(|error| panic!("listing: {error}")).items;
         let own = |object: &&DynamicObject| self.scope.as_ref().is_none_or(|it| it.holds(object));
         listed.iter().filter(own).map(typed).collect()
@@ -267,8 +269,9 @@ impl World {
 
     /// The object as it is now; nothing if it is gone.
     pub async fn get<K: Kind>(&self, object: &K) -> Option<K> {
-        let found = self.api_of(object).get_opt(&object.name_any()).await;
-        let found = found.unwrap_or_else(|error| panic!("reading {}: {error}", object.name_any()));
+        let (api, name) = (self.api_of(object), object.name_any());
+        let found = persistently(|| api.get_opt(&name)).await;
+        let found = found.unwrap_or_else(|error| panic!("reading {name}: {error}"));
         found.as_ref().map(typed)
     }
 
@@ -291,14 +294,16 @@ impl World {
     pub async fn patch<K: Kind>(&self, object: &K, patch: Value) -> K {
         let api = self.api_of(object);
         let name = object.name_any();
-        let patched = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let patched = persistently(|| api.patch(&name, &params, &patch)).await;
         typed(&patched.unwrap_or_else(|error| panic!("patching {name}: {error}")))
     }
 
     pub async fn patch_status<K: Kind>(&self, object: &K, patch: Value) -> K {
         let api = self.api_of(object);
         let name = object.name_any();
-        let patched = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let patched = persistently(|| api.patch_status(&name, &params, &patch)).await;
         typed(&patched.unwrap_or_else(|error| panic!("patching the status of {name}: {error}")))
     }
 
@@ -414,12 +419,40 @@ fn typed<K: Kind>(object: &DynamicObject) -> K {
     value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"))
 }
 
+/// Asks again what a server under load did not answer. Only for what may be asked twice.
+async fn persistently<T, F>(mut ask: impl FnMut() -> F) -> kube::Result<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let mut tries = 1;
+    loop {
+        match ask().await {
+            Err(error) if is_passing(&error) && tries < 5 => {
+                tokio::time::sleep(Duration::from_millis(200 * tries)).await;
+                tries += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 429 | 500 | 503 | 504),
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}
+
 /// A real cluster with Kerf's CRDs.
 pub(crate) async fn start_control_plane() -> ControlPlane {
     let cluster = ControlPlane::start().await.unwrap_or_else(|error| panic!("{error}"));
     let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
-    let applied = cluster.kubectl_with_input(&["apply", "-f", "-"], crds).await;
-    let applied = applied.unwrap_or_else(|error| panic!("kubectl: {error}"));
-    assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+    let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+    for (arguments, input) in [(&["apply", "-f", "-"][..], crds), (&served[..], String::new())] {
+        let done = cluster.kubectl_with_input(arguments, input).await;
+        let done = done.unwrap_or_else(|error| panic!("kubectl: {error}"));
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
     cluster
 }

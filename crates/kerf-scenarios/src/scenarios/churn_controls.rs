@@ -5,7 +5,7 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Event, Pod},
 };
-use kerf_api::{NodeClaim, NodePool, labels, taints};
+use kerf_api::{NodeClaim, NodePool, annotations, labels, taints};
 use kerf_controllers::{
     Settings,
     settings::{ChurnControls, OutOfRange},
@@ -13,7 +13,7 @@ use kerf_controllers::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{all_run, one_ready_node, with_pool};
+use super::{all_run, is_unschedulable, one_ready_node, with_pool};
 use crate::{World, build};
 
 /// One of the controls, with a value that forbids what the stories are about.
@@ -111,8 +111,8 @@ chapters! {
 
 /// A pool forbids; when it no longer does, the move is made at once, by the same operator.
 async fn a_pool_forbids_until_it_changes_its_mind(world: World, control: Control) {
-    let pool = open_pool(&world, &control.set(control.strict)["spec"]["disruption"]).await;
-    let old = a_node_for_seven_with_one_pod(&world).await;
+    let disruption = &control.set(control.strict)["spec"]["disruption"];
+    let (pool, old) = a_node_for_seven_with_one_pod(&world, disruption).await;
     is_told(&world, &old, control).await;
     world.patch(&pool, control.set(control.lenient)).await;
     is_replaced_by_something_smaller(&world, &old).await;
@@ -120,8 +120,7 @@ async fn a_pool_forbids_until_it_changes_its_mind(world: World, control: Control
 
 /// The operator forbids where the pool says nothing; what the pool says counts more.
 async fn an_operator_forbids_until_the_pool_objects(world: World, control: Control) {
-    let pool = open_pool(&world, &json!({})).await;
-    let old = a_node_for_seven_with_one_pod(&world).await;
+    let (pool, old) = a_node_for_seven_with_one_pod(&world, &json!({})).await;
     is_told(&world, &old, control).await;
     world.patch(&pool, control.set(control.lenient)).await;
     is_replaced_by_something_smaller(&world, &old).await;
@@ -129,8 +128,7 @@ async fn an_operator_forbids_until_the_pool_objects(world: World, control: Contr
 
 /// Nothing forbids: the move is made without anybody asking for it.
 pub async fn without_a_control_the_move_is_made(world: World) {
-    open_pool(&world, &json!({})).await;
-    let old = a_node_for_seven_with_one_pod(&world).await;
+    let (_, old) = a_node_for_seven_with_one_pod(&world, &json!({})).await;
     is_replaced_by_something_smaller(&world, &old).await;
 }
 
@@ -175,7 +173,7 @@ pub async fn expired_nodes_are_not_held_back(world: World) {
 pub async fn a_node_at_rest_takes_pods_and_a_busy_one_does_not(world: World) {
     const GRACE: SignedDuration = SignedDuration::from_secs(20);
     let rest = json!({"consolidationGracePeriod": "20s", "consolidationUtilizationThreshold": 1.0});
-    open_pool(&world, &rest).await;
+    with_pool(&world, &json!({"disruption": open(&rest)})).await;
     world.create(small("a", "400m")).await;
     let (old, _) = world.until("the first node is ready", one_ready_node).await;
     world
@@ -217,8 +215,7 @@ pub async fn a_node_at_rest_takes_pods_and_a_busy_one_does_not(world: World) {
 
 /// What was bought turns out to cost more than the move is worth: it goes back, and nobody has been moved.
 pub async fn a_replacement_that_costs_more_than_promised_goes_back(world: World) {
-    open_pool(&world, &json!({})).await;
-    let old = a_node_for_seven_with_one_pod(&world).await;
+    let (_, old) = a_node_for_seven_with_one_pod(&world, &json!({})).await;
     let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
     world
         .until("the node is to be replaced", async |world: &World| {
@@ -253,15 +250,11 @@ pub async fn a_replacement_that_costs_more_than_promised_goes_back(world: World)
     assert!(metrics.lines().any(|it| it.starts_with(counted) && it.contains(reason)), "{metrics}");
 }
 
-/// A pool whose nodes may be consolidated at once, with `disruption` merged in.
-async fn open_pool(world: &World, disruption: &Value) -> NodePool {
-    let mut changes = json!({
-        "disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
-    });
-    for (field, value) in disruption.as_object().into_iter().flatten() {
-        changes["disruption"][field] = value.clone();
-    }
-    with_pool(world, &changes).await
+/// Nodes may be consolidated at once, with `disruption` merged in.
+fn open(disruption: &Value) -> Value {
+    let mut open = json!({"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]});
+    build::merge(&mut open, disruption);
+    open
 }
 
 fn everything_forbidden(changes: &Value) -> Value {
@@ -282,14 +275,29 @@ fn small(name: &str, cpu: &str) -> Deployment {
     build::deployment(name, 1, &json!({"containers": containers}))
 }
 
-/// A node that was bought for seven pods of which one is left.
-async fn a_node_for_seven_with_one_pod(world: &World) -> NodeClaim {
+/// A node that was bought for seven pods of which one is left, in a pool whose nodes may be consolidated at once.
+async fn a_node_for_seven_with_one_pod(world: &World, disruption: &Value) -> (NodePool, NodeClaim) {
     let deployment = world.create(build::deployment("a", 7, &json!({}))).await;
+    // With a pool there from the start a batch could close between two pods, and they would get two nodes.
+    world
+        .until("kube-scheduler gives up on the pods", async |world: &World| {
+            let pods = world.list::<Pod>().await;
+            let waiting = pods.iter().filter(|pod| is_unschedulable(pod)).count();
+            if waiting == 7 { Ok(()) } else { Err(format!("{waiting} wait")) }
+        })
+        .await;
+    // The node is left alone until it has come to what the story is about: a look in between would find something else,
+    // and say it once for a quarter of an hour.
+    let alone = |value: Value| json!({"annotations": {annotations::DO_NOT_DISRUPT: value}});
+    let template = json!({"metadata": alone(json!("true"))});
+    let changes = json!({"disruption": open(disruption), "template": template});
+    let pool = with_pool(world, &changes).await;
     world.until("the pods run", async |world: &World| all_run(world, 7).await).await;
-    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
     world.patch(&deployment, json!({"spec": {"replicas": 1}})).await;
     world.until("one pod is left", async |world: &World| all_run(world, 1).await).await;
-    claim
+    world.patch(&node, json!({"metadata": alone(Value::Null)})).await;
+    (pool, claim)
 }
 
 /// The node stays, says why, and the reason is counted.

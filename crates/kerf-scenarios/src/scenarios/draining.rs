@@ -7,14 +7,15 @@ use k8s_openapi::api::{
     storage::v1::VolumeAttachment,
 };
 use kerf_api::{
-    NodeClaim, TERMINATION_FINALIZER, annotations,
-    conditions::{Conditioned, DRAINED},
-    labels, taints,
+    NodeClaim, TERMINATION_FINALIZER, annotations, conditions::DRAINED, labels, taints,
 };
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{all_run, condition, launching::gone, no_node, one_ready_node, runs, told, with_pool};
+use super::{
+    all_run, condition, launching::gone, let_go, on_eight_cpus, one_ready_node, runs, told,
+    with_pool,
+};
 use crate::{World, build};
 
 pub async fn a_protected_pod_holds_the_drain_until_its_annotation_goes(world: World) {
@@ -31,19 +32,19 @@ pub async fn a_protected_pod_holds_the_drain_until_its_annotation_goes(world: Wo
     let on_node = draining.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     assert!(on_node.iter().any(|taint| taints::same(taint, &taints::disrupted())), "{on_node:?}");
     assert_eq!(draining.labels()[labels::EXCLUDE_FROM_LOAD_BALANCERS], "karpenter");
-    let claim = world.get(&claim).await.unwrap_or_else(|| panic!("the claim is gone"));
-    let drained = claim.condition(DRAINED).map(|it| (it.status.clone(), it.reason.clone()));
-    assert_eq!(drained, Some(("Unknown".into(), "Draining".into())));
+    let why = world.until("the claim says so", condition(&claim, DRAINED, "Unknown")).await;
+    assert_eq!(why, "Draining: Draining");
     world
         .patch(&pod, json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: null}}}))
         .await;
-    world.until("everything is gone", no_node).await;
+    let_go(&world, &claim, &node).await;
 }
 
 pub async fn critical_pods_wait_until_the_others_are_gone(world: World) {
     with_pool(&world, &json!({})).await;
     let ordinary = world.create(protected("ordinary")).await;
-    let critical = json!({"priorityClassName": "system-cluster-critical"});
+    let mut critical = on_eight_cpus();
+    critical["priorityClassName"] = json!("system-cluster-critical");
     let critical = world.create(build::pod("critical", &critical)).await;
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
     world.until("both run", async |world: &World| all_run(world, 2).await).await;
@@ -123,7 +124,7 @@ pub async fn a_pod_that_would_outlive_its_node_is_deleted_at_once(world: World) 
         })
         .await;
     assert!(why.starts_with("All pods will be deleted by "), "{why}");
-    world.until("everything is gone", no_node).await;
+    let_go(&world, &claim, &node).await;
 }
 
 pub async fn a_pod_that_never_ends_does_not_hold_its_node_for_ever(world: World) {
@@ -165,7 +166,7 @@ pub async fn an_instance_waits_until_its_volumes_are_detached(world: World) {
         .await;
     assert!(told.contains(&attachment.name_any()), "{told}");
     world.delete(&attachment).await;
-    world.until("everything is gone", no_node).await;
+    let_go(&world, &claim, &node).await;
 }
 
 pub async fn a_node_without_a_claim_is_drained_and_let_go(world: World) {
@@ -183,7 +184,8 @@ pub async fn a_node_without_a_claim_is_drained_and_let_go(world: World) {
     let node = world.create(node).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
     world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
-    world.delete(&node).await;
+    // Sooner or later it would be collected as an instance that nobody claims.
+    world.delete_if_there(&node).await;
     world.until("the pod is evicted", gone(&pod)).await;
     world.until("the node is gone", gone(&node)).await;
 }
@@ -202,7 +204,7 @@ pub async fn a_claim_without_an_instance_goes_at_once(world: World) {
 }
 
 fn protected(name: &str) -> Pod {
-    let mut pod = build::pod(name, &json!({}));
+    let mut pod = build::pod(name, &on_eight_cpus());
     pod.annotations_mut().insert(annotations::DO_NOT_DISRUPT.into(), "true".into());
     pod
 }

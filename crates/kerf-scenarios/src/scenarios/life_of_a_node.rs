@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{
-    core::v1::{Event, Pod},
+    core::v1::{Event, Node, Pod},
     policy::v1::PodDisruptionBudget,
 };
 use kerf_api::{
@@ -14,7 +14,7 @@ use kerf_api::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{all_run, no_node, one_ready_node, with_pool};
+use super::{all_run, let_go, no_node, on_eight_cpus, one_ready_node, with_pool};
 use crate::{World, build};
 
 pub async fn a_pending_pod_gets_a_node(world: World) {
@@ -39,33 +39,39 @@ pub async fn a_pending_pod_gets_a_node(world: World) {
 pub async fn pods_that_fit_together_share_one_node(world: World) {
     with_pool(&world, &json!({})).await;
     for name in ["a", "b", "c", "d", "e", "f"] {
-        world.create(build::pod(name, &json!({}))).await;
+        world.create(build::pod(name, &on_eight_cpus())).await;
     }
     world.until("all pods run", async |world: &World| all_run(world, 6).await).await;
     world.until("the node is ready", one_ready_node).await;
 }
 
 pub async fn a_deleted_claim_takes_its_node_along(world: World) {
-    from_pending_pod_to_nothing(&world).await;
+    let (claim, node) = drained_with_a_pod(&world).await;
+    let_go(&world, &claim, &node).await;
 }
 
 /// The whole life of one node: provisioned, registered, initialised, drained with a pod on it, terminated.
 pub async fn from_pending_pod_to_nothing(world: &World) {
+    drained_with_a_pod(world).await;
+    world.until("everything is gone", no_node).await;
+}
+
+async fn drained_with_a_pod(world: &World) -> (NodeClaim, Node) {
     with_pool(world, &json!({})).await;
     world.create(build::pod("a", &json!({}))).await;
-    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.delete(&claim).await;
-    world.until("everything is gone", no_node).await;
+    (claim, node)
 }
 
 pub async fn a_deleted_node_takes_its_claim_along(world: World) {
     with_pool(&world, &json!({})).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
-    let (_, node) = world.until("the node is ready", one_ready_node).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
     world.delete(&pod).await;
     world.delete(&node).await;
-    world.until("everything is gone", no_node).await;
+    let_go(&world, &claim, &node).await;
 }
 
 pub async fn a_drain_waits_for_a_disruption_budget(world: World) {
@@ -88,7 +94,7 @@ pub async fn a_drain_waits_for_a_disruption_budget(world: World) {
     assert!(blocked.starts_with("Failed to drain node, "), "{blocked}");
     assert!(world.get(&claim).await.is_some());
     world.delete::<PodDisruptionBudget>(&budget).await;
-    world.until("everything is gone", no_node).await;
+    let_go(&world, &claim, &node).await;
 }
 
 pub async fn a_pod_that_fits_nowhere_is_told_why(world: World) {

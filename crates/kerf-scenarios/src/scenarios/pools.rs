@@ -7,7 +7,7 @@ use kerf_api::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{condition, one_ready_node, ready_pool, runs, told, with_pool};
+use super::{condition, launching::gone, one_ready_node, ready_pool, runs, told, with_pool};
 use crate::{World, build};
 
 pub async fn a_pool_counts_what_it_has(world: World) {
@@ -28,25 +28,29 @@ pub async fn a_pool_counts_what_it_has(world: World) {
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     assert_eq!(world.until("it has one machine", counts("1", "2")).await, 1);
     world.delete(&pod).await;
+    // A pod that is still there when its node goes is planned for elsewhere.
+    world.until("the pod is gone", gone(&pod)).await;
     world.delete(&claim).await;
     assert_eq!(world.until("it has nothing again", counts("0", "0")).await, 0);
 }
 
 pub async fn the_hash_of_a_pool_follows_what_its_nodes_are_made_of(world: World) {
     let pool = with_pool(&world, &json!({})).await;
-    let hash = pool.annotations()[annotations::NODE_POOL_HASH].clone();
+    let written = async |world: &World| {
+        let pool: NodePool = world.get(&pool).await.ok_or("the pool is gone")?;
+        let written = pool.annotations().get(annotations::NODE_POOL_HASH);
+        match written {
+            Some(written) if *written == pool.hash() => Ok(pool.hash()),
+            other => Err(format!("{other:?} is written")),
+        }
+    };
+    let hash = world.until("the hash is written", written).await;
     let weighed = world.patch(&pool, json!({"spec": {"weight": 7}})).await;
     let template = json!({"metadata": {"labels": {"example.com/a": "b"}}});
     let changed = world.patch(&pool, json!({"spec": {"template": template}})).await;
     assert_eq!(weighed.hash(), hash);
     assert_ne!(changed.hash(), hash);
-    world
-        .until("the new hash is written", async |world: &World| {
-            let pool: NodePool = world.get(&pool).await.ok_or("the pool is gone")?;
-            let written = &pool.annotations()[annotations::NODE_POOL_HASH];
-            if *written == pool.hash() { Ok(()) } else { Err(format!("{written} is old")) }
-        })
-        .await;
+    world.until("the new hash is written", written).await;
 }
 
 pub async fn a_pool_whose_class_goes_launches_nothing_more(world: World) {

@@ -2,13 +2,16 @@
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
-    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
 };
 use kerf_api::{NodeClaim, annotations, labels};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{all_run, node_of, one_ready_node, ready_pool, runs, told, with_pool};
+use super::{
+    all_run, node_of, on_eight_cpus, one_ready_node, ready_pool, runs, told, unschedulable,
+    with_pool,
+};
 use crate::{World, build};
 
 pub async fn pods_go_where_their_selectors_say(world: World) {
@@ -91,9 +94,11 @@ pub async fn labels_and_annotations_of_the_pool_reach_the_node(world: World) {
 }
 
 pub async fn daemons_are_counted_when_a_machine_is_chosen(world: World) {
-    with_pool(&world, &json!({})).await;
     world.create::<DaemonSet>(build::daemon_set("agent", &json!({}))).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
+    // Nothing is planned before there is a pool, and then the operator knows of the daemons.
+    world.until("kube-scheduler gives up on the pod", unschedulable(&pod)).await;
+    with_pool(&world, &json!({})).await;
     let node = node_of(&world, &pod).await;
     // Two CPUs, and what the machine keeps for itself, are more than the smallest has.
     assert_eq!(node.labels()[labels::INSTANCE_TYPE], "c-4x-amd64-linux");
@@ -189,7 +194,7 @@ pub async fn a_pod_that_comes_before_its_pool_gets_a_node_all_the_same(world: Wo
 
 pub async fn the_pods_of_a_node_that_goes_move_to_one_other(world: World) {
     with_pool(&world, &json!({})).await;
-    world.create(build::deployment("a", 3, &json!({}))).await;
+    world.create(build::deployment("a", 3, &on_eight_cpus())).await;
     world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
     let (first, _) = world.until("the node is ready", one_ready_node).await;
     world.delete(&first).await;
@@ -254,8 +259,7 @@ pub async fn a_pod_follows_its_volume_into_its_zone(world: World) {
 
 pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) {
     with_pool(&world, &json!({})).await;
-    let big = json!({"nodeSelector": {labels::INSTANCE_TYPE: "c-8x-amd64-linux"}});
-    let deployment = world.create::<Deployment>(build::deployment("a", 1, &big)).await;
+    let deployment = world.create::<Deployment>(build::deployment("a", 1, &on_eight_cpus())).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.patch(&deployment, json!({"spec": {"replicas": 7}})).await;
     world.until("all pods run", async |world: &World| all_run(world, 7).await).await;
@@ -267,13 +271,4 @@ pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) 
 
 fn volume(claim: &str) -> Value {
     json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]})
-}
-
-fn unschedulable(pod: &Pod) -> impl AsyncFnMut(&World) -> Result<(), String> {
-    async move |world: &World| {
-        let pod = world.get(pod).await.ok_or("it is gone")?;
-        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
-        let given_up = conditions.iter().any(|it| it.reason.as_deref() == Some("Unschedulable"));
-        if given_up { Ok(()) } else { Err(format!("{conditions:?}")) }
-    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kerf_api::{
     NodeClaim, NodePool,
-    conditions::{Conditioned, DRIFT_BLOCKED, READY, REPLICAS_SATISFIED},
+    conditions::{Conditioned, DRIFT_BLOCKED, LAUNCHED, READY, REPLICAS_SATISFIED},
     labels,
 };
 use kerf_testbed::{EventLog, Write};
@@ -176,6 +176,13 @@ pub async fn pods_wait_for_static_nodes_that_are_on_their_way(world: World) {
     world.create(build::node_class("slow", &json!({"nodeRegistrationDelay": "10s"}))).await;
     let slow = json!({"template": {"spec": {"nodeClassRef": {"name": "slow"}}}});
     let pool = with_static_pool(&world, 2, &slow).await;
+    world
+        .until("two nodes are on their way", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await;
+            let launched = claims.iter().filter(|claim| claim.is_true(LAUNCHED)).count();
+            if launched == 2 { Ok(()) } else { Err(format!("{launched} are launched")) }
+        })
+        .await;
     world.create(build::pool("dynamic", &json!({}))).await;
     let small = json!({"containers": [
         {"name": "main", "image": "main", "resources": {"requests": {"cpu": "100m"}}},

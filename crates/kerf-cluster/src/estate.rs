@@ -11,12 +11,12 @@ use kerf_api::{
     NodeClaim,
     annotations::DO_NOT_DISRUPT,
     conditions::{CONSOLIDATABLE, Conditioned, DRIFTED, INITIALIZED, INSTANCE_TERMINATING, READY},
+    labels::LabelRules,
 };
 use kerf_model::{
-    KnownLabels, Pool,
+    Pool,
     churn::ChurnControls,
     estate::{Cost, Estate, Obstacle, Rules, Standing, StaticPool, Tenant},
-    pod::PodError,
 };
 use kube_core::ResourceExt;
 
@@ -27,6 +27,7 @@ use crate::{
     machine::Machine,
     pods, reservations,
     snapshot::{self, Taken},
+    validation::InvalidPod,
     view::Unreadable,
 };
 
@@ -36,7 +37,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 #[derive(Debug)]
 pub struct TakenEstate {
     pub estate: Estate,
-    pub left_out: Vec<PodError>,
+    pub left_out: Vec<InvalidPod>,
 }
 
 impl Cluster {
@@ -47,7 +48,7 @@ impl Cluster {
     pub fn estate(
         &self,
         pools: &[Arc<Pool>],
-        known: KnownLabels,
+        label_rules: &LabelRules,
         defaults: ChurnControls,
         in_queue: &BTreeSet<String>,
         now: Timestamp,
@@ -62,7 +63,7 @@ impl Cluster {
             .collect();
         let to_launch = pools.iter().filter(|pool| launching.contains(pool.name.as_str()));
         let Taken { mut snapshot, left_out } =
-            self.snapshot(to_launch.cloned().collect(), known, now)?;
+            self.snapshot(to_launch.cloned().collect(), label_rules, now)?;
         let rules: BTreeMap<_, _> = pools
             .iter()
             .filter_map(|pool| Some((pool.name.clone(), self.rules(pool, defaults)?)))
@@ -295,7 +296,7 @@ mod tests {
         });
         let in_queue = ["i-1".to_owned()].into();
         let defaults = ChurnControls::default();
-        let taken = cluster.estate(&[pool], KnownLabels::default(), defaults, &in_queue, now);
+        let taken = cluster.estate(&[pool], &LabelRules::default(), defaults, &in_queue, now);
         let estate = taken.unwrap().estate;
 
         let rules = &estate.pools["p"];

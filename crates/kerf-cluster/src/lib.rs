@@ -18,6 +18,7 @@ pub mod snapshot;
 mod spread;
 mod storage;
 mod totals;
+pub mod validation;
 pub mod view;
 mod views;
 

@@ -89,6 +89,7 @@ impl Loader {
         }
         cluster.add_ephemeral_claims();
         cluster.default_storage_classes();
+        cluster.bind_claims();
         cluster.default_namespaces();
         Loaded { cluster: self.cluster, expanded, passed_over: self.passed_over }
     }

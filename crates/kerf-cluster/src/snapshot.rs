@@ -6,11 +6,13 @@ use jiff::Timestamp;
 use kerf_api::{
     NodePool,
     conditions::{Conditioned, READY},
+    labels::LabelRules,
 };
-use kerf_model::{KnownLabels, Pool, Snapshot, pod::PodError};
+use kerf_model::{Pool, Snapshot};
 
 use crate::{
-    Cluster,
+    Cluster, Kind, pods,
+    validation::{InvalidPod, validate_pod},
     view::{self, Unreadable},
 };
 
@@ -18,8 +20,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Taken {
     pub snapshot: Snapshot,
-    /// One unreadable pod must not keep the others from their nodes.
-    pub left_out: Vec<PodError>,
+    /// One bad pod must not keep the others from their nodes.
+    pub left_out: Vec<InvalidPod>,
 }
 
 /// Why a pool launches no nodes for pods.
@@ -38,9 +40,10 @@ impl Cluster {
     pub fn snapshot(
         &self,
         pools: Vec<Arc<Pool>>,
-        known: KnownLabels,
+        rules: &LabelRules,
         now: Timestamp,
     ) -> Result<Taken, Unreadable> {
+        let known = view::known_labels(rules);
         let mut reader = self.pod_reader(&known);
         let nodes = self.node_views(&known, &mut reader)?;
         let daemons = self.daemon_sets.values().map(|daemon| view::daemon_view(daemon, &known));
@@ -49,9 +52,19 @@ impl Cluster {
         let namespaces = self.shared_namespaces();
         let (mut pods, mut left_out) = (Vec::new(), Vec::new());
         for pod in self.pods_to_place(now) {
-            match self.pod_view(&pod, &known, &mut reader) {
-                Ok(pod) => pods.push(pod),
-                Err(error) => left_out.push(error),
+            let view = self.pod_view(&pod, &known, &mut reader);
+            // A pod that has run somewhere was good enough for that.
+            let checked = if pods::is_scheduled(&pod) {
+                Ok(())
+            } else {
+                validate_pod(&pod, view.as_deref().map_err(Clone::clone), &volumes, rules)
+            };
+            match (checked, view) {
+                (Ok(()), Ok(view)) => pods.push(view),
+                (Err(invalid), _) => left_out.push(invalid),
+                (Ok(()), Err(error)) => {
+                    left_out.push(InvalidPod { pod: pod.key(), problems: vec![error.into()] });
+                }
             }
         }
         let labels = Arc::new(known);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
-use kerf_api::{NodePool, NodeSelectorRequirement};
+use kerf_api::{NodePool, NodeSelectorRequirement, labels::LabelRules};
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Operator, Requirement, Requirements, Resources,
     pod::{PodError, with_limits_as_requests},
@@ -82,6 +82,11 @@ impl Cluster {
         });
         pending.chain(displaced.cloned()).collect()
     }
+}
+
+/// The labels that a provider's nodes carry, as planning sees them.
+pub fn known_labels(rules: &LabelRules) -> KnownLabels {
+    KnownLabels { well_known: rules.well_known().clone(), ..KnownLabels::default() }
 }
 
 /// A pool with the instance types that its provider has for it.

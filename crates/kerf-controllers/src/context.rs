@@ -54,8 +54,7 @@ impl Context {
     }
 
     pub(crate) fn known_labels(&self) -> KnownLabels {
-        let well_known = self.provider.label_rules().well_known().clone();
-        KnownLabels { well_known, ..KnownLabels::default() }
+        kerf_cluster::view::known_labels(self.provider.label_rules())
     }
 
     /// The claim of that name, if it is there and ours.

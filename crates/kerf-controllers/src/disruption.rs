@@ -34,7 +34,7 @@ use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::{
     context::Context,
@@ -199,10 +199,11 @@ impl Disruption {
         let in_queue: BTreeSet<String> = claims
             .filter_map(|claim| claim.status.as_ref().map(|status| status.provider_id.clone()))
             .collect();
+        let rules = context.provider.label_rules();
         let taken =
-            cluster.estate(&pools, known, context.settings.churn, &in_queue, context.now())?;
-        for error in taken.left_out {
-            error!(controller = "disruption", %error, "pod is left out");
+            cluster.estate(&pools, rules, context.settings.churn, &in_queue, context.now())?;
+        for invalid in taken.left_out {
+            debug!(controller = "disruption", pod = %invalid.pod, reason = %invalid, "pod is left out");
         }
         Ok(taken.estate)
     }

@@ -6,6 +6,7 @@ mod snapshot;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     sync::Arc,
     time::Duration,
 };
@@ -16,7 +17,7 @@ use kerf_api::{
     conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
     taints,
 };
-use kerf_cluster::{Change, Key, pods, view::Unreadable};
+use kerf_cluster::{Change, Key, pods, snapshot::Taken, validation::InvalidPod, view::Unreadable};
 use kerf_model::Resources;
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Placement, Plan, PlannedClaim};
@@ -116,8 +117,7 @@ struct Promises(BTreeMap<String, Vec<Key>>);
 
 impl Promises {
     fn make(&mut self, claim: String, planned: &PlannedClaim) {
-        let keys = planned.pods.iter().map(|pod| Key::namespaced(&pod.namespace, &pod.name));
-        self.0.insert(claim, keys.collect());
+        self.0.insert(claim, planned.pods.iter().map(|pod| key(pod)).collect());
     }
 
     /// Forgets claims that are launched or gone; the pods of the others.
@@ -134,9 +134,11 @@ impl Promises {
 /// again until it runs, because a claim may come to nothing, and prices, limits and instance types change without an event.
 async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
     let elsewhere = promises.outstanding(context);
-    let Some(snapshot) = snapshot::take(context, &elsewhere).await? else {
-        return Ok(!elsewhere.is_empty());
-    };
+    let Taken { snapshot, left_out } = snapshot::take(context, &elsewhere).await?;
+    publish_invalid(context, &left_out);
+    if snapshot.pods.is_empty() {
+        return Ok(!elsewhere.is_empty() || !left_out.is_empty());
+    }
     let began = context.now();
     let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
     let took = context.passed_since(began).unwrap_or_default();
@@ -164,10 +166,10 @@ fn note_decisions(context: &Context, plan: &Plan) {
     let now = context.now();
     let on_nodes = plan.placements.iter().flat_map(|placement| &placement.pods);
     for pod in on_nodes.chain(plan.claims.iter().flat_map(|planned| &planned.pods)) {
-        context.metrics.pods.decided(pod, true, now);
+        context.metrics.pods.decided(&key(pod), true, now);
     }
     for failure in &plan.failures {
-        context.metrics.pods.decided(&failure.pod, false, now);
+        context.metrics.pods.decided(&key(&failure.pod), false, now);
     }
 }
 
@@ -239,24 +241,40 @@ pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
 
 fn publish_failures(context: &Context, plan: &Plan) {
     for failure in &plan.failures {
-        let Some(pod) = pod_object(context, &failure.pod) else { continue };
-        debug!(pod = failure.pod.key(), reason = %failure.refusal, "pod has no place");
-        let message = format!("Failed to schedule pod, {}", failure.refusal);
-        let notice = Notice::about(&*pod, Severity::Warning, "FailedScheduling", message);
-        context.recorder.record(notice.repeat_after(Duration::from_mins(5)));
+        tell_failed(context, &key(&failure.pod), &failure.refusal);
     }
 }
 
+/// Pods that no plan is made for.
+fn publish_invalid(context: &Context, left_out: &[InvalidPod]) {
+    context.metrics.scheduling.ignored(left_out.len());
+    let now = context.now();
+    for invalid in left_out {
+        context.metrics.pods.decided(&invalid.pod, false, now);
+        if !invalid.wants_no_pool() {
+            tell_failed(context, &invalid.pod, invalid);
+        }
+    }
+}
+
+fn tell_failed(context: &Context, key: &Key, reason: &dyn Display) {
+    let Some(pod) = pod_object(context, key) else { return };
+    debug!(pod = %key, %reason, "pod has no place");
+    let message = format!("Failed to schedule pod, {reason}");
+    let notice = Notice::about(&*pod, Severity::Warning, "FailedScheduling", message);
+    context.recorder.record(notice.repeat_after(Duration::from_mins(5)));
+}
+
 fn nominate(context: &Context, pod: &kerf_model::Pod, target: &str) {
-    let Some(pod) = pod_object(context, pod) else { return };
+    let Some(pod) = pod_object(context, &key(pod)) else { return };
     let message = format!("Pod should schedule on: {target}");
     context.recorder.record(Notice::about(&*pod, Severity::Normal, "Nominated", message));
 }
 
-fn pod_object(
-    context: &Context,
-    pod: &kerf_model::Pod,
-) -> Option<Arc<k8s_openapi::api::core::v1::Pod>> {
-    let key = Key::namespaced(&pod.namespace, &pod.name);
-    context.index.read().pods().get(&key).cloned()
+fn pod_object(context: &Context, key: &Key) -> Option<Arc<k8s_openapi::api::core::v1::Pod>> {
+    context.index.read().pods().get(key).cloned()
+}
+
+fn key(pod: &kerf_model::Pod) -> Key {
+    Key::namespaced(&pod.namespace, &pod.name)
 }

@@ -10,6 +10,9 @@ use crate::pod::Pod;
 use crate::requirement::{Operator, Requirement, UnknownOperator};
 use crate::requirements::Requirements;
 
+/// The binder's note on a claim that is done with.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
 /// Everything about storage that placing pods depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
@@ -23,6 +26,11 @@ pub struct Volumes {
 pub struct VolumeClaim {
     pub volume: Option<String>,
     pub class: Option<String>,
+    /// Volume and claim know of each other. A claim can name a volume before that.
+    pub bound: bool,
+    /// The volume that it had is gone, and its data with it.
+    pub lost: bool,
+    pub deleting: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +38,15 @@ pub struct Volume {
     pub driver: Option<String>,
     /// Any one of these must hold; none given means that it can be reached from everywhere.
     pub terms: Vec<Requirements>,
+    pub deleting: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageClass {
     pub provisioner: String,
     pub terms: Vec<Requirements>,
+    /// Volumes are made when claims appear, not when a pod has a node.
+    pub immediate: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +59,20 @@ pub enum VolumeError {
     MissingVolume { claim: String, volume: String },
     #[error("claim {claim} asks for storage class {class}, which does not exist")]
     MissingClass { claim: String, class: String },
+    #[error("claim {claim} is being deleted")]
+    ClaimDeleting { claim: String },
+    #[error("claim {claim} has lost its volume, and the data with it: delete the claim")]
+    ClaimLost { claim: String },
+    #[error("claim {claim} names volume {volume} and is not bound to it yet")]
+    NotBound { claim: String, volume: String },
+    #[error("claim {claim} is bound to volume {volume}, which is being deleted")]
+    VolumeDeleting { claim: String, volume: String },
+    #[error("claim {claim} has neither a volume nor a storage class that would make one")]
+    NoClass { claim: String },
+    #[error(
+        "claim {claim} waits for its volume, which storage class {class} makes wherever it likes: the pod waits with it"
+    )]
+    AwaitsVolume { claim: String, class: String },
 }
 
 impl Volumes {
@@ -79,12 +104,47 @@ impl Volumes {
         Ok(combined)
     }
 
-    fn terms(&self, pod: &Pod, claim_name: &str) -> Result<&[Requirements], VolumeError> {
+    /// Everything about the pod's volumes because of which no node is of use to it now. A pod that runs has been
+    /// through this; one that has no node yet may have been written with mistakes, or too early.
+    pub fn problems(&self, pod: &Pod) -> Vec<VolumeError> {
+        pod.volumes.iter().filter_map(|volume| self.check(pod, &volume.claim).err()).collect()
+    }
+
+    fn check(&self, pod: &Pod, claim_name: &str) -> Result<(), VolumeError> {
+        let (found, claim) = (self.claim(pod, claim_name)?, claim_name.to_owned());
+        if found.deleting {
+            return Err(VolumeError::ClaimDeleting { claim });
+        }
+        if found.lost {
+            return Err(VolumeError::ClaimLost { claim });
+        }
+        // What a claim names has to be there.
+        self.terms(pod, claim_name)?;
+        if let Some(name) = &found.volume {
+            let volume = name.clone();
+            return match self.volumes.get(name) {
+                Some(found) if found.deleting => Err(VolumeError::VolumeDeleting { claim, volume }),
+                _ if !found.bound => Err(VolumeError::NotBound { claim, volume }),
+                _ => Ok(()),
+            };
+        }
+        let Some(class) = found.class.clone() else { return Err(VolumeError::NoClass { claim }) };
+        if self.classes.get(&class).is_some_and(|class| class.immediate) {
+            return Err(VolumeError::AwaitsVolume { claim, class });
+        }
+        Ok(())
+    }
+
+    fn claim(&self, pod: &Pod, claim_name: &str) -> Result<&VolumeClaim, VolumeError> {
         let key = (pod.namespace.clone(), claim_name.to_owned());
-        let claim = self.claims.get(&key).ok_or_else(|| VolumeError::MissingClaim {
+        self.claims.get(&key).ok_or_else(|| VolumeError::MissingClaim {
             pod: pod.key(),
             claim: claim_name.to_owned(),
-        })?;
+        })
+    }
+
+    fn terms(&self, pod: &Pod, claim_name: &str) -> Result<&[Requirements], VolumeError> {
+        let claim = self.claim(pod, claim_name)?;
         if let Some(name) = &claim.volume {
             return match self.volumes.get(name) {
                 Some(volume) => Ok(&volume.terms),
@@ -145,9 +205,16 @@ impl From<&k8s::PersistentVolumeClaim> for VolumeClaim {
     fn from(claim: &k8s::PersistentVolumeClaim) -> Self {
         let spec = claim.spec.as_ref();
         let given = |name: Option<&String>| name.filter(|name| !name.is_empty()).cloned();
+        let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+        let annotations = claim.metadata.annotations.as_ref();
+        let completed = annotations.is_some_and(|all| all.contains_key(BIND_COMPLETED));
         Self {
             volume: given(spec.and_then(|spec| spec.volume_name.as_ref())),
             class: given(spec.and_then(|spec| spec.storage_class_name.as_ref())),
+            // The binder writes the annotation first and the phase last.
+            bound: completed || phase == Some("Bound"),
+            lost: phase == Some("Lost"),
+            deleting: claim.metadata.deletion_timestamp.is_some(),
         }
     }
 }
@@ -157,7 +224,8 @@ impl Volume {
         volume: &k8s::PersistentVolume,
         labels: &KnownLabels,
     ) -> Result<Self, UnknownOperator> {
-        let Some(spec) = &volume.spec else { return Ok(Self::default()) };
+        let deleting = volume.metadata.deletion_timestamp.is_some();
+        let Some(spec) = &volume.spec else { return Ok(Self { deleting, ..Self::default() }) };
         let driver = match (&spec.csi, &spec.aws_elastic_block_store) {
             (Some(csi), _) => Some(csi.driver.clone()),
             (None, Some(_)) => Some("ebs.csi.aws.com".to_owned()),
@@ -186,7 +254,7 @@ impl Volume {
             }
             terms.push(requirements);
         }
-        Ok(Self { driver, terms })
+        Ok(Self { driver, terms, deleting })
     }
 }
 
@@ -206,7 +274,10 @@ impl StorageClass {
                     .collect()
             })
             .collect();
-        Self { provisioner: class.provisioner.clone(), terms }
+        // The API server writes the mode where it is left out; a file may not have been there.
+        let mode = class.volume_binding_mode.as_deref();
+        let immediate = mode != Some("WaitForFirstConsumer");
+        Self { provisioner: class.provisioner.clone(), terms, immediate }
     }
 }
 

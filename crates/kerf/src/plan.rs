@@ -12,10 +12,11 @@ use kerf_cluster::{
     estate::TakenEstate,
     load::{Loaded, Loader},
     snapshot::{self, Taken},
+    validation::InvalidPod,
     view::{self, Unreadable},
 };
 use kerf_controllers::Settings;
-use kerf_model::{InstanceType, KnownLabels, Pool, pod::PodError};
+use kerf_model::{InstanceType, KnownLabels, Pool};
 use kerf_provider::kwok::{self, CatalogueFileError};
 use kerf_runtime::Clock;
 use kube::ResourceExt;
@@ -103,14 +104,16 @@ pub(crate) fn print<R: Serialize>(
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
     let objects = Objects::gather(&options.files, &options.settings)?;
-    let known = known_labels(&objects.rules);
-    let (pools, idle_pools) = pools(&objects, &known)?;
+    let (pools, idle_pools) = pools(&objects, &view::known_labels(&objects.rules))?;
     let Taken { snapshot, left_out } =
-        objects.loaded.cluster.snapshot(pools, known, objects.now)?;
+        objects.loaded.cluster.snapshot(pools, &objects.rules, objects.now)?;
     let plan = kerf_scheduler::schedule(&snapshot, &options.settings.scheduling());
     let mut report = Report::new(&snapshot, &plan);
     report.idle_pools.extend(idle_pools);
-    report.notes = notes(&objects.loaded, &left_out);
+    let (uninterested, invalid): (Vec<_>, Vec<_>) =
+        left_out.into_iter().partition(InvalidPod::wants_no_pool);
+    report.add_invalid(&invalid);
+    report.notes = notes(&objects.loaded, &uninterested);
     report.notes.extend(options.warnings.iter().cloned());
     Ok(report)
 }
@@ -158,14 +161,14 @@ impl Objects {
 
     /// As disruption sees it. Commands that an operator has under way are known by their marks on the objects only.
     pub(crate) fn estate(&self, settings: &Settings) -> Result<TakenEstate, PlanError> {
-        let known = known_labels(&self.rules);
+        let known = view::known_labels(&self.rules);
         let cluster = &self.loaded.cluster;
         let pools: Vec<_> = cluster
             .pools()
             .values()
             .map(|pool| view::pool_view(pool, self.types_of(pool), &known).map(Arc::new))
             .collect::<Result<_, _>>()?;
-        Ok(cluster.estate(&pools, known, settings.churn, &BTreeSet::new(), self.now)?)
+        Ok(cluster.estate(&pools, &self.rules, settings.churn, &BTreeSet::new(), self.now)?)
     }
 
     /// Nothing where they are unknown.
@@ -173,10 +176,6 @@ impl Objects {
         let known = self.types_are_given || is_of_kwok(pool);
         if known { self.types.clone() } else { Vec::new() }
     }
-}
-
-fn known_labels(rules: &LabelRules) -> KnownLabels {
-    KnownLabels { well_known: rules.well_known().clone(), ..KnownLabels::default() }
 }
 
 /// The pools to launch from, and the others with the reason.
@@ -210,7 +209,7 @@ fn is_of_kwok(pool: &NodePool) -> bool {
     class.group == KWOK_GROUP && class.kind == KWOK_NODE_CLASS_KIND
 }
 
-pub(crate) fn notes(loaded: &Loaded, unreadable: &[PodError]) -> Vec<String> {
+pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {
     let mut notes = Vec::new();
     if loaded.cluster.pools().values().next().is_none() {
         notes.push("there is no NodePool, so that nothing can be launched".to_owned());
@@ -231,7 +230,7 @@ pub(crate) fn notes(loaded: &Loaded, unreadable: &[PodError]) -> Vec<String> {
             ));
         }
     }
-    notes.extend(unreadable.iter().map(|error| format!("a pod is left out: {error}")));
+    notes.extend(left_out.iter().map(|pod| format!("pod {} is left out: {pod}", pod.pod)));
     if !loaded.passed_over.is_empty() {
         let kinds = loaded.passed_over.iter().map(|(kind, count)| format!("{count} {kind}"));
         let kinds: Vec<_> = kinds.collect();

@@ -70,6 +70,36 @@ fn pods_that_fit_nowhere_are_shown_with_the_reasons() {
 }
 
 #[test]
+fn pods_that_no_node_could_help_are_told_apart_from_those_that_want_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pods.json");
+    let none = json!([{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]);
+    let required = json!({"nodeSelectorTerms": [{"matchExpressions": none}]});
+    let pod = |name: &str, field: &str, value: Value| {
+        let spec = json!({"containers": [{"name": "c"}], field: value});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    };
+    let pods = json!({"apiVersion": "v1", "kind": "List", "items": [
+        pod("good", "nodeSelector", json!({})),
+        pod("named", "nodeSelector", json!({"kubernetes.io/hostname": "mine"})),
+        pod("elsewhere", "affinity", json!({"nodeAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": required}})),
+    ]});
+    fs::write(&file, pods.to_string()).unwrap();
+    let plan = planned_json(&["-f", POOL, "-f", file.to_str().unwrap()]);
+    let [unschedulable] = &plan["unschedulable"].as_array().unwrap()[..] else { panic!("{plan}") };
+    assert_eq!(unschedulable["pod"], "default/named");
+    assert_eq!(unschedulable["reason"], "NodeSelector");
+    assert_eq!(plan["summary"]["pods"], 2);
+    assert_eq!(plan["summary"]["onNewClaims"], 1);
+    let notes = plan["notes"].as_array().unwrap();
+    assert!(
+        notes.iter().any(|note| note.as_str().unwrap().contains("default/elsewhere")),
+        "{plan}"
+    );
+}
+
+#[test]
 fn a_dump_is_read_as_it_is_and_its_nodes_are_used_first() {
     insta::assert_snapshot!(planned(&["-f", POOL, "-f", CLUSTER]));
 }

@@ -139,6 +139,20 @@ impl Cluster {
         }
     }
 
+    /// A claim that nobody has looked at gets the volume that it names, if that is there.
+    pub(super) fn bind_claims(&mut self) {
+        let is_new = |claim: &PersistentVolumeClaim| {
+            let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+            claim.status.is_none() && volume.is_some_and(|it| self.volumes.named(it).is_some())
+        };
+        let new: Vec<_> = self.volume_claims.values().filter(|it| is_new(it)).cloned().collect();
+        for claim in new {
+            let mut claim = PersistentVolumeClaim::clone(&claim);
+            claim.status.get_or_insert_default().phase = Some("Bound".to_owned());
+            self.apply(claim);
+        }
+    }
+
     /// Every namespace carries its name as a label, and pods do not exist outside of one.
     pub(super) fn default_namespaces(&mut self) {
         let written = self.namespaces.iter().map(|(key, _)| key.name.clone());

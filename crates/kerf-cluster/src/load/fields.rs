@@ -107,7 +107,11 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
             "spec.hostPath.",
         ]],
     ),
-    ("v1", "PersistentVolumeClaim", &[&["spec.storageClassName", "spec.volumeName"]]),
+    (
+        "v1",
+        "PersistentVolumeClaim",
+        &[&["spec.storageClassName", "spec.volumeName", "status.phase"]],
+    ),
     (
         "storage.k8s.io/v1",
         "StorageClass",
@@ -157,8 +161,11 @@ const POD_SPEC: &[&str] = &[
 const TEMPLATE: &[&str] = &["spec.template.metadata.labels", "spec.template.metadata.annotations"];
 
 /// Annotations that decisions read, beside Karpenter's own.
-const ANNOTATIONS: [&str; 2] =
-    [kerf_api::annotations::POD_DELETION_COST, super::defaults::IS_DEFAULT_CLASS];
+const ANNOTATIONS: [&str; 3] = [
+    kerf_api::annotations::POD_DELETION_COST,
+    super::defaults::IS_DEFAULT_CLASS,
+    kerf_model::volume::BIND_COMPLETED,
+];
 
 /// The parts of an object to keep, by field; no fields means the whole of it.
 #[derive(Debug, Default)]

@@ -98,10 +98,9 @@ impl PodTimes {
     }
 
     /// Notes a decision about a pod: whether a place was found.
-    pub(crate) fn decided(&self, pod: &kerf_model::Pod, placed: bool, now: Timestamp) {
-        let key = Key::namespaced(&pod.namespace, &pod.name);
+    pub(crate) fn decided(&self, pod: &Key, placed: bool, now: Timestamp) {
         let mut seen = self.lock();
-        let Some(known) = seen.get_mut(&key) else { return };
+        let Some(known) = seen.get_mut(pod) else { return };
         if !known.decided {
             known.decided = true;
             observe(&self.decision, Some(known.acknowledged), now);
@@ -159,8 +158,7 @@ mod tests {
             Change::Pod(Delta { key, before, after: Some(steps[step].clone()) })
         };
         times.notice(&change(0), at(1));
-        let decided =
-            kerf_model::Pod { namespace: "ns".into(), name: "p".into(), ..Default::default() };
+        let decided = Key::namespaced("ns", "p");
         times.decided(&decided, true, at(3));
         times.decided(&decided, true, at(4));
         times.notice(&change(1), at(7));

@@ -3,10 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kerf_api::NodePool;
-use kerf_cluster::{Key, snapshot, view};
+use kerf_cluster::{
+    Key,
+    snapshot::{self, Taken},
+    view,
+};
 use kerf_model::{
-    KnownLabels, MAX_INSTANCE_TYPES, MinValuesPolicy, Pod, Pool, Snapshot,
-    snapshot::NothingToLaunch,
+    KnownLabels, MAX_INSTANCE_TYPES, MinValuesPolicy, Pod, Pool, snapshot::NothingToLaunch,
 };
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Options, ReservedMode};
@@ -15,20 +18,16 @@ use tracing::{error, info};
 
 use crate::{context::Context, error::Result, settings::Settings};
 
-/// The cluster as it stands, or nothing if no pod needs a place beside those that were promised one.
-pub(super) async fn take(context: &Context, promised: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
-    let known = context.known_labels();
-    let pools = usable_pools(context, &known).await;
-    let mut taken = context.index.read().snapshot(pools, known, context.now())?;
+/// The cluster as it stands, without the pods that were promised a place.
+pub(super) async fn take(context: &Context, promised: &BTreeSet<Key>) -> Result<Taken> {
+    let pools = usable_pools(context, &context.known_labels()).await;
+    let rules = context.provider.label_rules();
+    let mut taken = context.index.read().snapshot(pools, rules, context.now())?;
     if !promised.is_empty() {
         let key = |pod: &Pod| Key::namespaced(&pod.namespace, &pod.name);
         taken.snapshot.pods.retain(|pod| !promised.contains(&key(pod)));
     }
-    context.metrics.scheduling.ignored(taken.left_out.len());
-    for error in taken.left_out {
-        error!(controller = "provisioner", %error, "pod is left out");
-    }
-    Ok(Some(taken.snapshot).filter(|snapshot| !snapshot.pods.is_empty()))
+    Ok(taken)
 }
 
 impl Settings {

@@ -222,8 +222,61 @@ pub async fn a_volume_that_is_not_there_is_named_and_keeps_nobody_waiting(world:
 
 pub async fn a_pod_follows_its_volume_into_its_zone(world: World) {
     with_pool(&world, &json!({})).await;
+    disk_in_zone(&world, "test-zone-d").await;
+    let pod = world.create(build::pod("a", &volume("data"))).await;
+    assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-d");
+}
+
+pub async fn a_pod_whose_claim_comes_late_is_told_and_then_runs(world: World) {
+    with_pool(&world, &json!({})).await;
+    let pod = world.create(build::pod("a", &volume("data"))).await;
+    world.until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await).await;
+    disk_in_zone(&world, "test-zone-b").await;
+    assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-b");
+}
+
+pub async fn a_pod_that_names_its_node_is_told_and_keeps_nobody_waiting(world: World) {
+    with_pool(&world, &json!({})).await;
+    let names = json!({"nodeSelector": {labels::HOSTNAME: "my-node"}});
+    let pod = world.create(build::pod("a", &names)).await;
+    let other = world.create(build::pod("other", &json!({}))).await;
+    let why = world
+        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await)
+        .await;
+    assert!(why.contains(labels::HOSTNAME), "{why}");
+    world.until("the other runs", async |w: &World| runs(w, &other).await).await;
+}
+
+pub async fn a_pod_for_nodes_of_no_pool_is_left_alone(world: World) {
+    with_pool(&world, &json!({})).await;
+    let none = json!({"key": labels::NODE_POOL, "operator": "DoesNotExist"});
+    let elsewhere = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchExpressions": [none]}]}}}});
+    let pod = world.create(build::pod("a", &elsewhere)).await;
+    world.until("nobody wants the pod", unschedulable(&pod)).await;
+    let other = world.create(build::pod("other", &json!({}))).await;
+    world.until("the other runs", async |w: &World| runs(w, &other).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
+    let said = told(&world, "FailedScheduling", &pod).await;
+    assert!(said.is_err(), "it is not our business: {said:?}");
+}
+
+pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) {
+    with_pool(&world, &json!({})).await;
+    let deployment = world.create::<Deployment>(build::deployment("a", 1, &on_eight_cpus())).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.patch(&deployment, json!({"spec": {"replicas": 7}})).await;
+    world.until("all pods run", async |world: &World| all_run(world, 7).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
+    world.patch(&deployment, json!({"spec": {"replicas": 8}})).await;
+    world.until("all pods run", async |world: &World| all_run(world, 8).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 2);
+}
+
+/// A disk in this zone, and the claim `data` that is bound to it.
+async fn disk_in_zone(world: &World, zone: &str) {
     let zone = json!([{"matchExpressions": [
-        {"key": labels::ZONE, "operator": "In", "values": ["test-zone-d"]},
+        {"key": labels::ZONE, "operator": "In", "values": [zone]},
     ]}]);
     let disk: PersistentVolume = build::object(json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
@@ -253,20 +306,6 @@ pub async fn a_pod_follows_its_volume_into_its_zone(world: World) {
     }}});
     world.patch(&disk, bound).await;
     world.patch_status(&claim, json!({"status": {"phase": "Bound"}})).await;
-    let pod = world.create(build::pod("a", &volume("data"))).await;
-    assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-d");
-}
-
-pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) {
-    with_pool(&world, &json!({})).await;
-    let deployment = world.create::<Deployment>(build::deployment("a", 1, &on_eight_cpus())).await;
-    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
-    world.patch(&deployment, json!({"spec": {"replicas": 7}})).await;
-    world.until("all pods run", async |world: &World| all_run(world, 7).await).await;
-    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
-    world.patch(&deployment, json!({"spec": {"replicas": 8}})).await;
-    world.until("all pods run", async |world: &World| all_run(world, 8).await).await;
-    assert_eq!(world.list::<NodeClaim>().await.len(), 2);
 }
 
 fn volume(claim: &str) -> Value {

@@ -91,9 +91,9 @@ fn random_storage() -> Volumes {
         let terms = vec![Requirements::new([Requirement::is_in(ZONE, [*zone])])];
         storage.classes.insert(
             format!("class-{at}"),
-            StorageClass { provisioner: "csi.test".to_owned(), terms },
+            StorageClass { provisioner: "csi.test".to_owned(), terms, immediate: false },
         );
-        let claim = VolumeClaim { volume: None, class: Some(format!("class-{at}")) };
+        let claim = VolumeClaim { class: Some(format!("class-{at}")), ..VolumeClaim::default() };
         storage.claims.insert(("default".to_owned(), format!("claim-{at}")), claim);
     }
     storage

@@ -18,15 +18,20 @@ fn storage(
 ) -> Volumes {
     let mut storage = Volumes::default();
     for (name, terms) in classes {
-        let class = StorageClass { provisioner: "csi.test".to_owned(), terms: terms.clone() };
+        let class = StorageClass {
+            provisioner: "csi.test".to_owned(),
+            terms: terms.clone(),
+            immediate: false,
+        };
         storage.classes.insert((*name).to_owned(), class);
-        let claim = VolumeClaim { volume: None, class: Some((*name).to_owned()) };
+        let claim = VolumeClaim { class: Some((*name).to_owned()), ..VolumeClaim::default() };
         storage.claims.insert(("default".to_owned(), (*name).to_owned()), claim);
     }
     for (name, terms) in volumes {
-        let volume = Volume { driver: Some("csi.test".to_owned()), terms: terms.clone() };
+        let volume =
+            Volume { driver: Some("csi.test".to_owned()), terms: terms.clone(), deleting: false };
         storage.volumes.insert((*name).to_owned(), volume);
-        let claim = VolumeClaim { volume: Some((*name).to_owned()), class: None };
+        let claim = VolumeClaim { volume: Some((*name).to_owned()), ..VolumeClaim::default() };
         storage.claims.insert(("default".to_owned(), (*name).to_owned()), claim);
     }
     storage

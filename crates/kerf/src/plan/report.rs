@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kerf_cluster::validation::{InvalidPod, PodProblem};
 use kerf_model::{KnownLabels, Pod, Snapshot};
 use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Refusal};
 use serde::Serialize;
@@ -125,6 +126,13 @@ impl Report {
             notes: Vec::new(),
         }
     }
+
+    /// Pods that the plan was made without.
+    pub(super) fn add_invalid(&mut self, pods: &[InvalidPod]) {
+        self.summary.pods += pods.len();
+        self.summary.unschedulable += pods.len();
+        self.unschedulable.extend(pods.iter().map(Unschedulable::invalid));
+    }
 }
 
 impl Claim {
@@ -164,6 +172,16 @@ impl Unschedulable {
             reason: failure.refusal.name(),
             message: failure.refusal.to_string(),
             pools,
+        }
+    }
+
+    /// Named after the first of its problems.
+    fn invalid(pod: &InvalidPod) -> Self {
+        Self {
+            pod: pod.pod.to_string(),
+            reason: pod.problems.first().map_or("Invalid", PodProblem::name),
+            message: pod.to_string(),
+            pools: Vec::new(),
         }
     }
 }

@@ -20,3 +20,7 @@ pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost"
 /// On NodeClaims: which claims this one replaces, and under which command (JSON; Kerf's own). Written with the claim and
 /// removed when the command is given up, so that an operator that takes over can finish it or knows that it cannot.
 pub const REPLACES: &str = "karpenter.sh/nodeclaim-replaces";
+
+/// On NodeClaims: how often replacing it came to nothing, and when it is tried again (JSON; Kerf's own). See
+/// [`crate::Setback`].
+pub const SETBACK: &str = "karpenter.sh/nodeclaim-setback";

@@ -21,6 +21,7 @@ pub mod nodeclaim;
 pub mod nodepool;
 pub mod requirement;
 mod schema;
+mod setback;
 pub mod taints;
 pub mod validation;
 
@@ -33,6 +34,7 @@ pub use nodepool::{
     NodeClaimTemplateSpec, NodePool, NodePoolSpec, NodePoolStatus, TemplateMetadata,
 };
 pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator};
+pub use setback::Setback;
 
 /// The API group of NodePools and NodeClaims, and the domain of every label and annotation that
 /// Kerf owns.

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, Setback,
     annotations::DO_NOT_DISRUPT,
     conditions::{CONSOLIDATABLE, Conditioned, DRIFTED, INITIALIZED, INSTANCE_TERMINATING, READY},
     labels::LabelRules,
@@ -162,6 +162,7 @@ fn with_claim(standing: Standing, claim: &NodeClaim) -> Standing {
             .map(kerf_api::GoDuration::as_duration),
         initialized_at: since(INITIALIZED),
         last_pod_event: last_pod_event.map(|time| time.0),
+        setback: Setback::read(claim),
         ..standing
     }
 }

@@ -238,11 +238,14 @@ fn quiet_until(estate: &Estate, pass: &Pass) -> Option<Timestamp> {
     {
         return None;
     }
-    let nominated = estate.standings.iter().filter_map(|standing| standing.nominated_until);
-    let nominated = nominated.filter(|until| *until > estate.now).min();
+    let waits = |standing: &Standing| {
+        let setback = standing.setback.as_ref().map(|setback| setback.until.0);
+        [standing.nominated_until, setback].into_iter().flatten()
+    };
+    let over = estate.standings.iter().flat_map(waits).filter(|until| *until > estate.now).min();
     // Prices change, and nodes become cheaper to disturb as they age.
     let stale = estate.now.checked_add(LOOK_ANYWAY).ok()?;
-    Some(nominated.map_or(stale, |until| until.min(stale)))
+    Some(over.map_or(stale, |until| until.min(stale)))
 }
 
 /// Decides on a thread of its own: on a large cluster that takes a while, and others have leases to renew.

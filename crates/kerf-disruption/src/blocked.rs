@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use kerf_api::{DisruptionReason, annotations::DO_NOT_DISRUPT};
+use kerf_api::{DisruptionReason, Setback, annotations::DO_NOT_DISRUPT};
 use kerf_model::{
     Price,
     churn::Fraction,
@@ -38,6 +38,8 @@ pub enum Blocked {
     },
     // Of the pool.
     StaticPool,
+    /// Its pool is not one that keeps a number of nodes.
+    NotStatic,
     /// Its static pool cannot replace it now.
     Static(Held),
     ConsolidationDisabled {
@@ -108,7 +110,9 @@ pub enum Blocked {
         score: f64,
         threshold: f64,
     },
-    // Of what happened since.
+    // Of what happened since, or before.
+    /// Replacing it came to nothing, and another replacement has to wait.
+    Setback(Setback),
     ValidationChurn,
     ValidationBudget,
     ValidationSchedule,
@@ -140,6 +144,7 @@ impl Blocked {
             Self::Pod { .. } => "pdb",
             Self::PoolNotFound { .. } => "pool_not_found",
             Self::StaticPool => "static_pool",
+            Self::NotStatic => "not_static",
             Self::Static(held) => held.name(),
             Self::ConsolidationDisabled { .. } | Self::PolicyWhenEmpty { .. } => {
                 "consolidation_disabled"
@@ -163,6 +168,7 @@ impl Blocked {
             Self::MinValues { .. } => "min_values",
             Self::SpotToSpotDisabled | Self::SpotFlexibility { .. } => "spot_flexibility",
             Self::Score { .. } => "score",
+            Self::Setback(_) => "setback",
             Self::ValidationChurn | Self::ValidationSchedule => "validation_churn",
             Self::ValidationBudget => "validation_budget",
             Self::PromisedSavingsLost { .. } => "promised_savings_lost",
@@ -206,6 +212,7 @@ impl fmt::Display for Blocked {
             },
             Self::Static(held) => held.fmt(f),
             Self::StaticPool => f.write_str("its NodePool is static and keeps its nodes"),
+            Self::NotStatic => f.write_str("its NodePool is not static"),
             Self::ConsolidationDisabled { pool } => {
                 write!(f, "NodePool \"{pool}\" has consolidation disabled")
             }
@@ -252,8 +259,11 @@ impl fmt::Display for Blocked {
             }
             Self::NotCheaper { price, cheapest } => {
                 f.write_str("Can't replace with a cheaper node")?;
-                match cheapest {
-                    Some(cheapest) => write!(f, " (price={price}, cheapest={cheapest})"),
+                match *cheapest {
+                    Some(cheapest) => {
+                        let (own, other) = (price.beside(cheapest), cheapest.beside(*price));
+                        write!(f, " (price={own}, cheapest={other})")
+                    }
                     None => write!(f, " (price={price})"),
                 }
             }
@@ -263,7 +273,9 @@ impl fmt::Display for Blocked {
             ),
             Self::SavingsThreshold { savings, required, cost } => write!(
                 f,
-                "it would save {savings} per hour, and {required} is required for a disruption cost of {:.2}",
+                "it would save {}, and {} is required for a disruption cost of {:.2}",
+                savings.beside(*required),
+                required.beside(*savings),
                 cost.as_f64()
             ),
             Self::UnknownPrice => f.write_str("its price is unknown"),
@@ -282,6 +294,10 @@ impl fmt::Display for Blocked {
             Self::Score { score, threshold } => {
                 write!(f, "score {score:.2} is below the threshold {threshold:.2}")
             }
+            Self::Setback(Setback { failures, until, message, .. }) => {
+                let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
+                write!(f, "replacing it failed {times}, and is not tried again before {} ({message})", until.0)
+            }
             Self::ValidationChurn => f.write_str("a node is no longer a candidate"),
             Self::ValidationBudget => {
                 f.write_str("a node has been nominated, or budgets no longer allow it")
@@ -289,7 +305,9 @@ impl fmt::Display for Blocked {
             Self::ValidationSchedule => f.write_str("its pods would no longer go where they were to go"),
             Self::PromisedSavingsLost { price, at_most } => write!(
                 f,
-                "the replacement costs {price}, and the move is worth it up to {at_most}"
+                "the replacement costs {}, and the move is worth it up to {}",
+                price.beside(*at_most),
+                at_most.beside(*price)
             ),
         }
     }

@@ -12,7 +12,7 @@ use kerf_model::{
 use crate::{
     blocked::Blocked,
     command::{Candidate, Method},
-    controls, costs,
+    controls, costs, setback, static_capacity,
 };
 
 /// The node as a candidate of the method, or the first check that it fails.
@@ -148,11 +148,22 @@ const EMPTINESS: [(&str, CandidateCheck); 4] = [
     QUIET,
 ];
 
-const DRIFT: [(&str, CandidateCheck); 2] = [
-    DYNAMIC,
+const DRIFTED: (&str, CandidateCheck) =
     ("it is no longer as its NodePool wants it", |estate, candidate| {
         let drifted = estate.standings[candidate.index].drifted_since.is_some();
         require(drifted, || Blocked::NotDrifted)
+    });
+
+const DRIFT: [(&str, CandidateCheck); 2] = [DYNAMIC, DRIFTED];
+
+const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
+    DRIFTED,
+    ("its NodePool has room for its replacement", |estate, candidate| {
+        static_capacity::room(estate, &candidate.pool).map(|_| ())
+    }),
+    ("no replacement for it has just failed", |estate, candidate| {
+        let standing = &estate.standings[candidate.index];
+        setback::check(standing, Method::StaticDrift.reason(), estate.now)
     }),
 ];
 
@@ -191,8 +202,7 @@ pub(crate) fn checks(method: Method) -> &'static [(&'static str, CandidateCheck)
         Method::Emptiness => &EMPTINESS,
         Method::Drift => &DRIFT,
         Method::MultiNode | Method::SingleNode => &CONSOLIDATION,
-        // Static pools have a method of their own, with questions of its own.
-        Method::StaticDrift => &[],
+        Method::StaticDrift => &STATIC_DRIFT,
     }
 }
 

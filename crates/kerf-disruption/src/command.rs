@@ -17,8 +17,8 @@ pub struct Command {
     pub replacements: Vec<Replacement>,
     /// Where the pods go that fit on what is there.
     pub placements: Vec<Placement>,
-    /// What it saves per hour when each replacement is bought as cheaply as it can be.
-    pub savings: Price,
+    /// What it saves when each replacement is bought as cheaply as it can be. `None`: nobody knows what will be bought.
+    pub savings: Option<Price>,
     /// What the controls were promised; `None` where they have no say.
     pub promise: Option<Promise>,
     /// How it looks to the pools that weigh moves, by name.
@@ -128,7 +128,7 @@ impl Command {
     pub(crate) fn removal(method: Method, candidates: Vec<Candidate>) -> Self {
         Self {
             method,
-            savings: candidates.iter().map(|candidate| candidate.price).sum(),
+            savings: Some(candidates.iter().map(|candidate| candidate.price).sum()),
             candidates,
             replacements: Vec::new(),
             placements: Vec::new(),
@@ -141,7 +141,7 @@ impl Command {
     pub(crate) fn replacing(method: Method, candidate: Candidate, outcome: Outcome) -> Self {
         let new: Price = outcome.claims.iter().map(|claim| claim.price).sum();
         Self {
-            savings: candidate.price - new,
+            savings: Some(candidate.price - new),
             placements: outcome.placements,
             replacements: outcome.claims.into_iter().map(Replacement::Planned).collect(),
             ..Self::removal(method, vec![candidate])

@@ -1,5 +1,6 @@
 //! What multi-node and single-node consolidation have in common: whom they may look at, and whether a move is worth it.
 
+use kerf_api::DisruptionReason;
 use kerf_model::estate::Estate;
 
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
     controls::Stakes,
     pass::Look,
     replacement::purchase,
+    setback,
     settings::Settings,
     simulation::{Outcome, Simulation},
     trials::Trials,
@@ -89,24 +91,36 @@ impl<'e> Consolidation<'e> {
         let nodes = candidates.iter().map(|candidate| (*candidate).clone()).collect();
         let mut command =
             Command { placements: outcome.placements, ..Command::removal(method, nodes) };
-        match outcome.claims.pop() {
-            None => stakes.allow_removal()?,
+        let weigh = |savings| self.totals.weigh(candidates, savings, &self.estate.pools);
+        let verdict = match outcome.claims.pop() {
+            None => {
+                stakes.allow_removal()?;
+                weigh(stakes.price())
+            }
             Some(claim) => {
                 let labels = &self.estate.snapshot.labels;
                 let spot_to_spot = self.settings.spot_to_spot;
-                let purchase = purchase(candidates, &stakes, claim, labels, spot_to_spot)?;
+                let mut purchase = purchase(candidates, &stakes, claim, labels, spot_to_spot)?;
+                let verdict = weigh(stakes.price() - purchase.claim.price);
+                verdict.result()?;
+                candidates.iter().try_for_each(|candidate| self.set_back(candidate))?;
+                purchase.keep_to(stakes.price() - verdict.required, labels);
+                let savings = stakes.price() - purchase.claim.price;
+                command.savings = Some(savings);
                 command.replacements = vec![Replacement::Planned(purchase.claim)];
-                command.savings = purchase.savings;
                 command.promise = Some(purchase.promise);
+                weigh(savings)
             }
-        }
-        let verdict = self.totals.weigh(candidates, command.savings, &self.estate.pools);
+        };
         verdict.result()?;
-        if let Some(promise) = &mut command.promise {
-            promise.at_most = promise.at_most.min(stakes.price() - verdict.required);
-        }
         command.scores = verdict.scores;
         Ok(command)
+    }
+
+    /// Whether replacing the node has just failed.
+    pub(crate) fn set_back(&self, candidate: &Candidate) -> Result<(), Blocked> {
+        let standing = &self.estate.standings[candidate.index];
+        setback::check(standing, DisruptionReason::Underutilized, self.estate.now)
     }
 }
 

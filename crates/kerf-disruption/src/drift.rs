@@ -2,12 +2,16 @@
 
 use std::cmp::Reverse;
 
+use kerf_model::estate::Estate;
+
 use crate::{
+    blocked::Blocked,
     candidates::{candidate, check},
     command::{Candidate, Command, Method},
     pass::{Look, afford},
     search::first_found,
-    simulation::Simulation,
+    setback,
+    simulation::{Outcome, Simulation},
 };
 
 const METHOD: Method = Method::Drift;
@@ -46,7 +50,7 @@ pub(crate) fn look(look: &mut Look<'_>) {
 
     let simulation = Simulation::of_drift(estate, look.settings);
     let (in_vain, found) = first_found(look.settings.threads, &affordable, |candidate| {
-        simulation.without(&[candidate])
+        replace(estate, &simulation, candidate)
     });
     for (candidate, why) in affordable.iter().zip(in_vain) {
         look.memory.round(METHOD).looked_at(&candidate.node.name);
@@ -56,4 +60,17 @@ pub(crate) fn look(look: &mut Look<'_>) {
         let candidate = affordable.swap_remove(at);
         look.found.commands.push(Command::replacing(METHOD, candidate, outcome));
     }
+}
+
+/// The world without the node, unless it takes a new one and the last new one has just failed.
+pub(crate) fn replace(
+    estate: &Estate,
+    simulation: &Simulation<'_>,
+    candidate: &Candidate,
+) -> Result<Outcome, Blocked> {
+    let outcome = simulation.without(&[candidate])?;
+    if !outcome.claims.is_empty() {
+        setback::check(&estate.standings[candidate.index], METHOD.reason(), estate.now)?;
+    }
+    Ok(outcome)
 }

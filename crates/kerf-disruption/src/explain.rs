@@ -11,24 +11,27 @@ use kerf_model::{
     churn::{ChurnControls, Fraction},
     estate::{Cost, Estate},
 };
-use kerf_scheduler::{Plan, Refusal, Stop};
+use kerf_scheduler::{Plan, PlannedClaim, Refusal, Stop};
 
 use crate::{
     blocked::Blocked,
     budgets::{self, Allowance, BudgetError},
     candidates::{self, NODE_CHECKS, checks, describe, rules_of},
-    command::{Candidate, Command, Method, Replacement},
+    command::{Candidate, Command, Method},
     consolidation::Consolidation,
     controls::{self, Stakes},
+    drift,
     pass::{afford, graceful},
     settings::Settings,
     simulation::Simulation,
+    static_capacity,
 };
 
 /// Explains the nodes and pools of one estate.
 #[derive(Debug)]
 pub struct Explainer<'e> {
     estate: &'e Estate,
+    static_capacity: bool,
     consolidation: Consolidation<'e>,
     drift: Simulation<'e>,
     allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
@@ -71,7 +74,7 @@ pub struct MethodExplanation {
 pub struct Simulated {
     /// Pods of the node and where they would go.
     pub moves: Vec<(String, Destination)>,
-    pub new_nodes: Vec<Replacement>,
+    pub new_nodes: Vec<PlannedClaim>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +129,7 @@ impl<'e> Explainer<'e> {
         let all = DisruptionReason::ALL;
         Self {
             estate,
+            static_capacity: settings.static_capacity,
             consolidation: Consolidation::new(estate, settings, &graceful(estate), Vec::new()),
             drift: Simulation::of_drift(estate, settings),
             allowances: all.map(|reason| (reason, budgets::allowances(estate, reason))).into(),
@@ -144,9 +148,9 @@ impl<'e> Explainer<'e> {
             .iter()
             .map(|(question, check)| Check { question, answer: check(self.estate, index) });
         let candidate = self.described(index);
-        let methods = candidate
-            .iter()
-            .flat_map(|candidate| METHODS.map(|method| self.method(candidate, method)));
+        let methods = candidate.iter().flat_map(|candidate| {
+            self.methods(candidate).iter().map(|method| self.method(candidate, *method))
+        });
         Some(NodeExplanation {
             utilization: controls::utilization_of(node),
             quiet_since: standing.quiet_since(),
@@ -193,18 +197,33 @@ impl<'e> Explainer<'e> {
 
     fn line(&self, index: usize) -> Option<NodeVerdict> {
         let candidate = self.described(index)?;
-        let verdicts = METHODS.map(|method| self.verdict(&candidate, method));
-        let [emptiness, drift, consolidation] = verdicts;
-        let verdict = match (emptiness, drift, consolidation) {
-            (Ok(command), ..) | (_, Ok(command), _) | (.., Ok(command)) => Ok(command),
-            (Err(why), _, Err(Blocked::Empty)) | (_, _, Err(why)) => Err(why),
-        };
+        let mut verdict = Err(Blocked::StaticPool);
+        for method in self.methods(&candidate) {
+            verdict = match (self.verdict(&candidate, *method), verdict) {
+                (Ok(command), _) => Ok(command),
+                // What stands against removing an empty node was said before.
+                (Err(Blocked::Empty), before) => before,
+                (why, _) => why,
+            };
+            if verdict.is_ok() {
+                break;
+            }
+        }
         Some(NodeVerdict {
             node: candidate.node.name.clone(),
             price: candidate.price,
             pods: candidate.pods.len(),
             verdict,
         })
+    }
+
+    /// Those that decide about a node by itself, in the order in which they are asked.
+    fn methods(&self, candidate: &Candidate) -> &'static [Method] {
+        match self.estate.pools[&candidate.pool].is_static() {
+            false => &[Method::Emptiness, Method::Drift, Method::SingleNode],
+            true if self.static_capacity => &[Method::StaticDrift],
+            true => &[],
+        }
     }
 
     fn method(&self, candidate: &Candidate, method: Method) -> MethodExplanation {
@@ -251,21 +270,17 @@ impl<'e> Explainer<'e> {
         afford(&self.allowances[&method.reason()], candidate, method)?;
         match method {
             Method::Drift => {
-                let outcome = self.drift.without(&[candidate])?;
+                let outcome = drift::replace(self.estate, &self.drift, candidate)?;
                 Ok(Command::replacing(method, candidate.clone(), outcome))
             }
             Method::MultiNode | Method::SingleNode => {
                 self.consolidation.consolidate(&[candidate], method)
             }
-            Method::Emptiness | Method::StaticDrift => {
-                Ok(Command::removal(method, vec![candidate.clone()]))
-            }
+            Method::StaticDrift => Ok(static_capacity::replace(self.estate, candidate.clone())),
+            Method::Emptiness => Ok(Command::removal(method, vec![candidate.clone()])),
         }
     }
 }
-
-/// Those that decide about a node by itself, in the order in which they are asked.
-const METHODS: [Method; 3] = [Method::Emptiness, Method::Drift, Method::SingleNode];
 
 fn simulated(candidate: &Candidate, plan: Plan) -> Simulated {
     let mut destinations: BTreeMap<String, Destination> = BTreeMap::new();
@@ -286,6 +301,6 @@ fn simulated(candidate: &Candidate, plan: Plan) -> Simulated {
     let own = candidate.moving.iter().map(|place| candidate.node.pods[*place].key());
     Simulated {
         moves: own.filter_map(|pod| destinations.remove_entry(&pod)).collect(),
-        new_nodes: plan.claims.into_iter().map(Replacement::Planned).collect(),
+        new_nodes: plan.claims,
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use kerf_model::{InstanceType, estate::Estate};
 use rustc_hash::FxHasher;
 
-use crate::budgets::Allowance;
+use crate::{budgets::Allowance, setback};
 
 /// Equal for estates in which a search finds the same. Time counts only by what it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ impl Fingerprint {
             [standing.in_queue, nominated, standing.do_not_disrupt, standing.ready]
                 .hash(&mut hasher);
             (standing.consolidatable, standing.drifted_since).hash(&mut hasher);
+            setback::in_force(standing, estate.now).map(|it| it.reason).hash(&mut hasher);
             for (pod, tenant) in node.pods.iter().zip(&standing.tenants) {
                 (&pod.uid, pod.phase, pod.deleting).hash(&mut hasher);
                 (tenant.obstacle.is_some(), tenant.blocked_for_good).hash(&mut hasher);

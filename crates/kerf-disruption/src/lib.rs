@@ -23,6 +23,7 @@ mod pass;
 mod promise;
 mod replacement;
 mod search;
+pub mod setback;
 mod settings;
 mod simulation;
 mod single_node;

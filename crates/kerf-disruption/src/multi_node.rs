@@ -72,13 +72,19 @@ fn halve(
     best
 }
 
-/// Those whose pods have a place when they go alone. One that has not stands in the way of every set that it is in.
+/// Those whose pods have a place when they go alone. One that has not stands in the way of every set that it is in, and so
+/// does one whose replacement has just failed.
 fn movable(look: &Look<'_>, consolidation: &Consolidation<'_>, places: &[usize]) -> Vec<usize> {
     let within_reach = &places[..places.len().min(look.settings.looks_per_pass)];
-    let never = |at: &usize| match consolidation.trial(*at) {
-        Err(Blocked::NoFeasibleSchedule { .. } | Blocked::MultipleReplacements { .. }) => {
-            Err(false)
-        }
+    let never = |at: &usize| match consolidation
+        .set_back(&consolidation.candidates[*at])
+        .and_then(|()| consolidation.trial(*at))
+    {
+        Err(
+            Blocked::NoFeasibleSchedule { .. }
+            | Blocked::MultipleReplacements { .. }
+            | Blocked::Setback(_),
+        ) => Err(false),
         _ => Err::<(), bool>(true),
     };
     let (verdicts, _) = first_found(look.settings.threads, within_reach, never);

@@ -21,10 +21,11 @@ const SPOT_FLEXIBILITY: usize = 15;
 /// A replacement that is worth it, whichever of its types the provider picks.
 #[derive(Clone, Debug)]
 pub struct Purchase {
+    /// Its price is that of the cheapest offer.
     pub claim: PlannedClaim,
-    /// Per hour, when it is bought as cheaply as it can be.
-    pub savings: Price,
     pub promise: Promise,
+    /// How many types the choice has to keep.
+    least: usize,
 }
 
 /// Narrows the one claim that would take the candidates' pods down to what is worth it, by every rule about prices.
@@ -78,13 +79,31 @@ pub fn purchase(
     } else if stays_spot {
         keep_cheapest(&mut claim)?;
     }
-    claim.price = claim
-        .instance_types
-        .iter()
-        .map(|instance_type| instance_type.cheapest_price(&claim.requirements, labels))
-        .min()
-        .unwrap_or(Price::MAX);
-    Ok(Purchase { savings: stakes.price() - claim.price, claim, promise })
+    let least = if stays_spot && candidates.len() == 1 { SPOT_FLEXIBILITY } else { 1 };
+    claim.price = cheapest_offer(&claim, labels);
+    Ok(Purchase { claim, promise, least })
+}
+
+impl Purchase {
+    /// Promises to pay no more than this, and asks for nothing else where that leaves enough to choose from.
+    ///
+    /// `Balanced` weighs a move by the cheapest offer, and not every provider buys that one: among types of which any
+    /// would do it may take one that breaks the promise, again and again.
+    pub(crate) fn keep_to(&mut self, at_most: Price, labels: &KnownLabels) {
+        self.promise.at_most = at_most.min(self.promise.at_most);
+        let mut sure = self.claim.clone();
+        let kept = keep_up_to(&mut sure, self.promise.at_most, labels);
+        if kept.is_ok() && sure.instance_types.len() >= self.least {
+            sure.price = cheapest_offer(&sure, labels);
+            self.claim = sure;
+        }
+    }
+}
+
+fn cheapest_offer(claim: &PlannedClaim, labels: &KnownLabels) -> Price {
+    let offers = claim.instance_types.iter();
+    let prices = offers.map(|one| one.cheapest_price(&claim.requirements, labels));
+    prices.min().unwrap_or(Price::MAX)
 }
 
 fn refusal(stakes: &Stakes, cheapest: Price) -> Blocked {

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_model::{
-    NodeCount, Price,
-    estate::{Cost, Obstacle, Standing, StaticPool},
+    NodeCount,
+    estate::{Cost, Estate, Obstacle, Standing, StaticPool},
 };
 
 use crate::{
     blocked::Blocked,
-    candidates::candidate,
+    candidates::{candidate, check},
     command::{Candidate, Command, Method, Replacement},
     controls::Lifetime,
     pass::{Look, spend},
@@ -134,29 +134,37 @@ pub(crate) fn look(look: &mut Look<'_>) {
     for (pool, mut drifted) in by_pool {
         let since = |candidate: &Candidate| estate.standings[candidate.index].drifted_since;
         drifted.sort_by_cached_key(|one| (since(one), one.node.name.clone()));
-        let fixed = estate.static_pools[pool];
-        let mut room = headroom(&fixed);
+        let mut room = room(estate, pool).unwrap_or_default();
         for candidate in drifted {
-            let why = match &mut room {
-                Err(held) => Blocked::Static(*held),
-                Ok(0) => Blocked::Static(no_headroom(&fixed)),
-                Ok(room) => match spend(&mut allowances, &candidate, METHOD) {
-                    Ok(()) => {
-                        *room -= 1;
-                        let replacement = Arc::clone(&estate.pools[pool].pool);
-                        look.found.commands.push(Command {
-                            savings: Price::ZERO,
-                            replacements: vec![Replacement::OfTemplate(replacement)],
-                            ..Command::removal(METHOD, vec![candidate])
-                        });
-                        continue;
-                    }
-                    Err(why) => why,
-                },
-            };
-            look.refuse(&candidate, METHOD, why);
+            let allowed = check(estate, &candidate, METHOD)
+                .and_then(|()| if room > 0 { Ok(()) } else { Err(no_headroom(estate, pool)) })
+                .and_then(|()| spend(&mut allowances, &candidate, METHOD));
+            match allowed {
+                Ok(()) => {
+                    room -= 1;
+                    look.found.commands.push(replace(estate, candidate));
+                }
+                Err(why) => look.refuse(&candidate, METHOD, why),
+            }
         }
     }
+}
+
+/// One more of the pool's template in the place of the node.
+pub(crate) fn replace(estate: &Estate, candidate: Candidate) -> Command {
+    let pool = Arc::clone(&estate.pools[&candidate.pool].pool);
+    Command {
+        // The provider picks, among all that the template allows.
+        savings: None,
+        replacements: vec![Replacement::OfTemplate(pool)],
+        ..Command::removal(METHOD, vec![candidate])
+    }
+}
+
+/// How many nodes of the pool can be replaced now.
+pub(crate) fn room(estate: &Estate, pool: &str) -> Result<u64, Blocked> {
+    let pool = estate.static_pools.get(pool).ok_or(Blocked::NotStatic)?;
+    headroom(pool).map_err(Blocked::Static)
 }
 
 /// How many nodes of the pool can be replaced at once. Each replacement comes first, so it takes up room under the limit
@@ -169,14 +177,18 @@ fn headroom(pool: &StaticPool) -> Result<u64, Held> {
     }
     match (resize(replicas, count), count.headroom(limit)) {
         (Resize::Shrink(_), _) => Err(Held::ShrinksFirst { active, replicas }),
-        (_, 0) => Err(no_headroom(pool)),
+        (_, 0) => Err(full(pool)),
         // What is missing needs the room more than what is out of date.
         (Resize::Grow(_), _) => Err(Held::GrowsFirst { active, replicas }),
         (Resize::Keep, room) => Ok(room),
     }
 }
 
-fn no_headroom(pool: &StaticPool) -> Held {
+fn no_headroom(estate: &Estate, pool: &str) -> Blocked {
+    Blocked::Static(full(&estate.static_pools[pool]))
+}
+
+fn full(pool: &StaticPool) -> Held {
     let limit = pool.limit.unwrap_or(u64::MAX);
     Held::NoHeadroom { nodes: pool.count.total(), limit }
 }

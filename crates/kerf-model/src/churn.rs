@@ -148,8 +148,9 @@ impl FromStr for SavingsThreshold {
 }
 
 impl fmt::Display for SavingsThreshold {
+    /// As it is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.0.exact().fmt(f)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever};
+use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever, Setback};
 
 use crate::{
     NodeCount,
@@ -59,6 +59,8 @@ pub struct Standing {
     pub termination_grace_period: Option<Duration>,
     pub initialized_at: Option<Timestamp>,
     pub last_pod_event: Option<Timestamp>,
+    /// Replacing it was begun and came to nothing.
+    pub setback: Option<Setback>,
     /// One for each of the node's pods, in their order.
     pub tenants: Vec<Tenant>,
 }

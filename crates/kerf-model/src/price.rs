@@ -5,6 +5,8 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 /// An hourly price (or saving) in fixed point.
 ///
 /// The unit is 10^-10 of a dollar: fine enough for prices that are computed per byte, and an `i64` of
@@ -21,6 +23,8 @@ pub struct PriceError {
 
 const SCALE: i64 = 10_000_000_000;
 const DECIMALS: usize = 10;
+/// How many of them people are shown.
+const SHOWN: usize = 4;
 
 impl Price {
     pub const ZERO: Self = Self(0);
@@ -53,6 +57,28 @@ impl Price {
         self.0
     }
 
+    /// Every digit there is and no trailing zeros, `0.0416`: for programs, and to be read again.
+    pub fn exact(self) -> impl fmt::Display {
+        Exact(self)
+    }
+
+    /// For people, with as many digits as tell it from another price that it is compared with.
+    pub fn beside(self, other: Self) -> impl fmt::Display {
+        Beside { price: self, other }
+    }
+
+    /// In units of so many decimals, to the nearest.
+    fn rounded(self, decimals: usize) -> u64 {
+        let unit = scale(DECIMALS - decimals);
+        self.0.unsigned_abs().saturating_add(unit / 2) / unit
+    }
+
+    fn write_rounded(self, f: &mut fmt::Formatter<'_>, decimals: usize) -> fmt::Result {
+        let (units, scale) = (self.rounded(decimals), scale(decimals));
+        let sign = if self.0 < 0 && units > 0 { "-" } else { "" };
+        write!(f, "{sign}${}.{:0decimals$}/h", units / scale, units % scale)
+    }
+
     /// This price times `numerator / denominator`, rounded down. For shares and factors that are
     /// themselves exact (percentages, hours).
     pub fn times(self, numerator: i64, denominator: i64) -> Self {
@@ -60,6 +86,11 @@ impl Price {
         let scaled = exact.div_euclid(i128::from(denominator));
         Self(i64::try_from(scaled).unwrap_or(if scaled < 0 { i64::MIN } else { i64::MAX }))
     }
+}
+
+/// Ten to the power of so many decimals.
+fn scale(decimals: usize) -> u64 {
+    (0..decimals).fold(1, |scale, _| scale * 10)
 }
 
 impl FromStr for Price {
@@ -88,18 +119,57 @@ impl FromStr for Price {
 }
 
 impl fmt::Display for Price {
-    /// Dollars without trailing zeros: `0.0416`.
+    /// As people read it: `$0.0416/h`, with more digits where four would say nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.0 < 0 { "-" } else { "" };
+        let something = |decimals: &usize| self.rounded(*decimals) > 0;
+        let decimals = match (SHOWN..=DECIMALS).find(something) {
+            None | Some(SHOWN) => SHOWN,
+            Some(first) => (first + 1).min(DECIMALS),
+        };
+        self.write_rounded(f, decimals)
+    }
+}
+
+/// See [`Price::beside`].
+struct Beside {
+    price: Price,
+    other: Price,
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { price, other } = self;
+        let differ = |decimals: &usize| price.rounded(*decimals) != other.rounded(*decimals);
+        match (SHOWN..=DECIMALS).find(differ) {
+            Some(decimals) if decimals > SHOWN => price.write_rounded(f, decimals),
+            _ => price.fmt(f),
+        }
+    }
+}
+
+/// See [`Price::exact`].
+struct Exact(Price);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Price(units) = self.0;
+        let sign = if units < 0 { "-" } else { "" };
         let (whole, fraction) = (
-            self.0.unsigned_abs() / SCALE.unsigned_abs(),
-            self.0.unsigned_abs() % SCALE.unsigned_abs(),
+            units.unsigned_abs() / SCALE.unsigned_abs(),
+            units.unsigned_abs() % SCALE.unsigned_abs(),
         );
         if fraction == 0 {
             return write!(f, "{sign}{whole}");
         }
         let fraction = format!("{fraction:0DECIMALS$}");
         write!(f, "{sign}{whole}.{}", fraction.trim_end_matches('0'))
+    }
+}
+
+impl Serialize for Price {
+    /// For programs: [`Price::exact`], as text, because not every reader of JSON keeps all digits of a number.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.exact())
     }
 }
 
@@ -173,10 +243,46 @@ mod tests {
             ("0.3147483648", "0.3147483648"),
             ("0.00000000019", "0.0000000001"),
         ] {
-            assert_eq!(price(text).to_string(), printed, "{text}");
+            assert_eq!(price(text).exact().to_string(), printed, "{text}");
+            let json = serde_json::to_value(price(text)).unwrap();
+            assert_eq!(json, serde_json::Value::from(printed), "{text}");
         }
         for text in ["", ".", "-", "a", "1e3", "1.2.3", "1,5", "--1", "99999999999999999999"] {
             assert!(text.parse::<Price>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn people_see_four_digits_and_never_nothing_for_something() {
+        for (text, shown) in [
+            ("0", "$0.0000/h"),
+            ("0.096", "$0.0960/h"),
+            ("0.2171798692", "$0.2172/h"),
+            ("12.5", "$12.5000/h"),
+            ("1999.99999", "$2000.0000/h"),
+            ("-0.25", "-$0.2500/h"),
+            ("0.00005", "$0.0001/h"),
+            ("0.00004999", "$0.000050/h"),
+            ("0.0000123", "$0.000012/h"),
+            ("0.0000000001", "$0.0000000001/h"),
+            ("-0.0000000012", "-$0.0000000012/h"),
+        ] {
+            assert_eq!(price(text).to_string(), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn prices_that_differ_look_different_beside_each_other() {
+        for (one, other, shown) in [
+            ("0.0380064771", "0.0380064771", "$0.0380/h $0.0380/h"),
+            ("0.1", "0.2", "$0.1000/h $0.2000/h"),
+            ("0.03800", "0.03801", "$0.03800/h $0.03801/h"),
+            ("0.0380064771", "0.0380064772", "$0.0380064771/h $0.0380064772/h"),
+            ("0.0000123", "0.0000124", "$0.0000123/h $0.0000124/h"),
+            ("0", "0.0000000001", "$0.0000000000/h $0.0000000001/h"),
+        ] {
+            let (one, other) = (price(one), price(other));
+            assert_eq!(format!("{} {}", one.beside(other), other.beside(one)), shown);
         }
     }
 

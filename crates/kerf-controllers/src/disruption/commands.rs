@@ -53,8 +53,18 @@ pub(crate) enum Loss {
     TimedOut(Duration),
     #[error("its candidates could not be deleted within {0:?}")]
     Undeletable(Duration),
-    #[error("its replacement costs {price} an hour and was worth at most {at_most}")]
+    #[error("its replacement costs {} and was worth at most {}", price.beside(*at_most), at_most.beside(*price))]
     PromisedSavingsLost { price: Price, at_most: Price },
+}
+
+impl Loss {
+    /// Whether what was to come is to blame. Then it is of no use to ask for the same again at once.
+    pub(crate) fn is_of_replacement(&self) -> bool {
+        match self {
+            Self::ReplacementGone(_) | Self::TimedOut(_) | Self::PromisedSavingsLost { .. } => true,
+            Self::Undeletable(_) => false,
+        }
+    }
 }
 
 /// What is to be done next for a command.

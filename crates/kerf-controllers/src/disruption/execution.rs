@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use kerf_api::{NodeClaim, annotations, conditions::INITIALIZED, labels};
+use kerf_api::{NodeClaim, Setback, annotations, conditions::INITIALIZED, labels};
 use kerf_cluster::{Change, Cluster};
-use kerf_disruption::{Blocked, Decision};
+use kerf_disruption::{Blocked, Decision, Method, setback};
 use kerf_model::Price;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
@@ -207,6 +207,9 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
     marking::unmark_all(context, &staying).await?;
     for name in &staying {
         context.index.alter(|cluster| cluster.unmark_for_deletion(name));
+        if loss.is_of_replacement() {
+            set_back(context, name, record.method, loss).await?;
+        }
     }
     let decision = if record.replacements == 0 { Decision::Delete } else { Decision::Replace };
     context.metrics.disruption.queue_failed(record.method, decision, unready);
@@ -220,15 +223,34 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
     Ok(())
 }
 
+/// Writes on a candidate that replacing it failed, so that it is not tried again at once, whoever decides.
+async fn set_back(context: &Context, name: &str, method: Method, loss: &Loss) -> Result<()> {
+    let claim = context.index.read().claims().named(name).cloned();
+    let Some(claim) = claim else { return Ok(()) };
+    let (before, reason, now) = (Setback::read(&claim), method.reason(), context.now());
+    // One that is in force would have kept the command from being started: this is the second try to write it.
+    if before.as_ref().is_some_and(|before| before.reason == reason && before.until.0 > now) {
+        return Ok(());
+    }
+    let setback = setback::set_back(before.as_ref(), reason, loss.to_string(), now);
+    let mut changed = NodeClaim::clone(&claim);
+    setback.write(&mut changed);
+    write(context, &claim, &changed).await
+}
+
 /// Removes the record from a replacement, which is a node like any other from then on.
 pub(super) async fn strike(context: &Context, claim: &NodeClaim) -> Result<()> {
     let mut changed = claim.clone();
     changed.annotations_mut().remove(annotations::REPLACES);
-    match patch::patch(&context.claims(), claim, &changed, Lock::None).await {
+    write(context, claim, &changed).await
+}
+
+async fn write(context: &Context, claim: &NodeClaim, changed: &NodeClaim) -> Result<()> {
+    match patch::patch(&context.claims(), claim, changed, Lock::None).await {
         Err(error) if is_not_found(&error) => Ok(()),
         written => {
             let written = written
-                .tried(|| format!("striking the command from NodeClaim {}", claim.name_any()))?;
+                .tried(|| format!("writing what became of a command onto {}", claim.name_any()))?;
             if let Some(written) = written {
                 context.index.anticipate(written);
             }

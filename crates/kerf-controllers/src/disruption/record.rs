@@ -73,7 +73,7 @@ impl Record {
             method: name(self.method).into(),
             candidates: self.candidates.clone(),
             replacements: self.replacements,
-            at_most: self.promise.map(|promise| promise.at_most.to_string()),
+            at_most: self.promise.map(|promise| promise.at_most.exact().to_string()),
         };
         // Strings, numbers and lists of them: there is nothing in it that JSON cannot say.
         let written = serde_json::to_string(&written).unwrap_or_default();

@@ -232,7 +232,7 @@ fn on_each(
     }
 }
 
-/// `Underutilized/replace: nodepools=[a,b]: [n1, n2] -> [1 replacement] (savings: $0.12)`.
+/// `Underutilized/replace: nodepools=[a,b]: [n1, n2] -> [1 replacement] (savings: $0.1200/h)`.
 pub(super) fn text(command: &Command) -> String {
     let pools: BTreeSet<&str> =
         command.candidates.iter().map(|candidate| candidate.pool.as_str()).collect();
@@ -268,7 +268,10 @@ fn replacements(command: &Command) -> String {
 }
 
 fn savings(command: &Command) -> String {
-    format!("savings: ${:.2}", command.savings.as_f64())
+    match command.savings {
+        Some(savings) => format!("savings: {savings}"),
+        None => "savings: unknown".to_owned(),
+    }
 }
 
 /// With its first letter in upper case.

@@ -176,7 +176,7 @@ fn replacements_have_to_save_what_the_disruption_costs() {
             pools.iter().map(|(price, cost, threshold)| (*price, *cost, "1", *threshold)).collect();
         let stakes = stakes(&pools);
         let result = match stakes.allow_replacement(price(launch)) {
-            Err(Blocked::SavingsThreshold { required, .. }) => Some(required.to_string()),
+            Err(Blocked::SavingsThreshold { required, .. }) => Some(required.exact().to_string()),
             Err(other) => Some(other.name().to_owned()),
             Ok(()) => None,
         };

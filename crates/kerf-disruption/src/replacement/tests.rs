@@ -132,8 +132,9 @@ fn outcome(result: Result<Purchase, Blocked>) -> String {
                 purchase.claim.instance_types.iter().map(|one| one.name()).collect();
             let capacity_type = purchase.claim.requirements.get(CAPACITY_TYPE);
             let capacity_type = capacity_type.and_then(Requirement::only_value).unwrap_or("any");
-            let (savings, at_most) = (purchase.savings, purchase.promise.at_most);
-            assert_eq!(purchase.claim.price + savings, price("1"), "all candidates here cost 1");
+            // All candidates here cost 1.
+            let savings = (price("1") - purchase.claim.price).exact();
+            let at_most = purchase.promise.at_most.exact();
             format!("{} as {capacity_type}, saves {savings} up to {at_most}", types.join(" "))
         }
         Err(blocked) => blocked.name().to_owned(),
@@ -432,4 +433,30 @@ fn refusals_say_what_the_best_offer_was() {
             cheapest: price("0.8")
         }
     );
+}
+
+#[test]
+fn a_promise_is_kept_by_asking_only_for_what_keeps_it() {
+    let check = |candidates: &[&str], types: &[&str], at_most: &str, expect: &str| {
+        let claim = claim(types, Requirements::default());
+        let mut purchase = bought(candidates, parity(), claim, true).unwrap();
+        purchase.keep_to(price(at_most), &labels());
+        assert_eq!(outcome(Ok(purchase)), expect, "{types:?}");
+    };
+    let node = ["on-demand m 1"];
+    let types = ["a: on-demand@a 0.2", "b: on-demand@a 0.5", "c: on-demand@a 0.6"];
+    check(&node, &types, "0.55", "a b as any, saves 0.8 up to 0.55");
+    check(&node, &types, "0.9", "a b c as any, saves 0.8 up to 0.9");
+    // The cheapest is sold for more elsewhere; the next one is sure, and what it saves is what is told.
+    let uneven = ["a: on-demand@a 0.2 on-demand@b 0.7", "b: on-demand@a 0.3"];
+    check(&node, &uneven, "0.5", "b as any, saves 0.7 up to 0.5");
+    // Nothing is sure: whatever is bought is looked at when it is there.
+    check(&node, &uneven[..1], "0.5", "a as any, saves 0.8 up to 0.5");
+    // Among spot a wide choice counts for more.
+    let ladder = ladder(20);
+    let ladder: Vec<&str> = ladder.iter().map(String::as_str).collect();
+    let claim = claim(&ladder, Requirements::default());
+    let mut purchase = bought(&["spot m 1"], parity(), claim, true).unwrap();
+    purchase.keep_to(purchase.claim.price, &labels());
+    assert_eq!(purchase.claim.instance_types.len(), SPOT_FLEXIBILITY);
 }

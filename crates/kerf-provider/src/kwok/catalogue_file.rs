@@ -279,7 +279,7 @@ mod tests {
             .map(|one| {
                 (
                     one.requirements.to_string(),
-                    one.price.to_string(),
+                    one.price.exact().to_string(),
                     one.available,
                     one.reservation_capacity,
                 )

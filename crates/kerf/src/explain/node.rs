@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use kerf_disruption::{
-    Blocked, Command, Replacement,
+    Blocked, Command,
     explain::{Check, Destination, MethodExplanation, NodeExplanation, Prices, Simulated},
 };
-use kerf_model::KnownLabels;
+use kerf_model::{KnownLabels, Price};
 use serde::Serialize;
 
 use crate::plan::{Claim, CommandReport, count};
@@ -31,7 +31,7 @@ struct Facts {
     instance_type: Option<String>,
     zone: Option<String>,
     capacity_type: Option<String>,
-    price_per_hour: String,
+    price_per_hour: Price,
     pods_to_move: usize,
     rescheduling_cost: f64,
     disruption_cost: f64,
@@ -90,12 +90,12 @@ struct Move {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PricesReport {
-    node_price_per_hour: String,
+    node_price_per_hour: Price,
     disruption_cost: f64,
     price_improvement_factor: String,
     savings_threshold: String,
     /// The highest price of a replacement that would be worth it; missing if none is.
-    replacement_at_most: Option<String>,
+    replacement_at_most: Option<Price>,
 }
 
 impl Report {
@@ -109,7 +109,7 @@ impl Report {
                 instance_type: candidate.instance_type.as_ref().map(|it| it.name().to_owned()),
                 zone: candidate.zone.clone(),
                 capacity_type: candidate.capacity_type.clone(),
-                price_per_hour: candidate.price.to_string(),
+                price_per_hour: candidate.price,
                 pods_to_move: candidate.pods.len(),
                 rescheduling_cost: candidate.rescheduling_cost.as_f64(),
                 disruption_cost: candidate.disruption_cost.as_f64(),
@@ -162,23 +162,20 @@ impl SimulationReport {
             }
             one
         });
-        let planned = simulated.new_nodes.iter().filter_map(|replacement| match replacement {
-            Replacement::Planned(claim) => Some(Claim::new(claim, labels)),
-            Replacement::OfTemplate(_) => None,
-        });
-        Self { moves: moves.collect(), new_nodes: planned.collect() }
+        let new_nodes = simulated.new_nodes.iter().map(|claim| Claim::new(claim, labels));
+        Self { moves: moves.collect(), new_nodes: new_nodes.collect() }
     }
 }
 
 impl PricesReport {
     fn new(prices: &Prices) -> Self {
-        let zero = kerf_model::Price::ZERO;
+        let zero = Price::ZERO;
         Self {
-            node_price_per_hour: prices.node.to_string(),
+            node_price_per_hour: prices.node,
             disruption_cost: prices.disruption_cost.as_f64(),
             price_improvement_factor: prices.controls.price_improvement_factor.to_string(),
             savings_threshold: prices.controls.savings_threshold.to_string(),
-            replacement_at_most: (prices.at_most >= zero).then(|| prices.at_most.to_string()),
+            replacement_at_most: (prices.at_most >= zero).then_some(prices.at_most),
         }
     }
 }
@@ -193,7 +190,7 @@ pub(super) fn render(report: &Report) -> String {
         let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
         let _ = writeln!(
             text,
-            "  {} of NodePool {}, {} in {}, {} per hour",
+            "  {} of NodePool {}, {} in {}, {}",
             or_unknown(&facts.instance_type),
             facts.pool,
             or_unknown(&facts.capacity_type),
@@ -246,9 +243,13 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-/// Multi-node and single-node consolidation ask the same of a node.
 fn title(method: &str) -> &str {
-    if method == "SingleNode" { "Consolidation" } else { method }
+    match method {
+        // Multi-node and single-node consolidation ask the same of a node.
+        "SingleNode" => "Consolidation",
+        "StaticDrift" => "Drift of static NodePools",
+        method => method,
+    }
 }
 
 fn answers(answers: &[Answer], text: &mut String) {
@@ -272,15 +273,11 @@ fn simulated(simulation: &SimulationReport, text: &mut String) {
         };
     }
     for (at, claim) in simulation.new_nodes.iter().enumerate() {
-        let cheapest = claim.cheapest.as_ref();
-        let _ = writeln!(
-            text,
-            "    new node {} of pool {}: one of {}, from {} per hour ({})",
-            at + 1,
-            claim.pool,
-            count(claim.instance_types.len(), "type"),
-            cheapest.map_or("-", |it| &it.price_per_hour),
-            cheapest.map_or("-", |it| &it.instance_type),
-        );
+        let (number, types) = (at + 1, count(claim.instance_types.len(), "type"));
+        let _ = write!(text, "    new node {number} of pool {}: one of {types}", claim.pool);
+        let _ = match &claim.cheapest {
+            Some(it) => writeln!(text, ", from {} ({})", it.price_per_hour, it.instance_type),
+            None => writeln!(text),
+        };
     }
 }

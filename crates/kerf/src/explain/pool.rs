@@ -6,7 +6,7 @@ use kerf_disruption::{
     Allowance,
     explain::{BudgetExplanation, NodeVerdict, PoolExplanation},
 };
-use kerf_model::churn::GracePeriod;
+use kerf_model::{Price, churn::GracePeriod};
 use serde::Serialize;
 
 use super::node::Refusal;
@@ -56,13 +56,13 @@ struct AllowanceReport {
 #[serde(rename_all = "camelCase")]
 struct NodeReport {
     node: String,
-    price_per_hour: String,
+    price_per_hour: Price,
     pods: usize,
     /// `delete` or `replace`, if it would go.
     decision: Option<&'static str>,
     /// Why it would go.
     reason: Option<&'static str>,
-    savings_per_hour: Option<String>,
+    savings_per_hour: Option<Price>,
     refusal: Option<Refusal>,
 }
 
@@ -118,11 +118,11 @@ impl NodeReport {
         let command = found.verdict.as_ref().ok();
         Self {
             node: found.node.clone(),
-            price_per_hour: found.price.to_string(),
+            price_per_hour: found.price,
             pods: found.pods,
             decision: command.map(|command| command.decision().as_str()),
             reason: command.map(|command| command.reason().as_str()),
-            savings_per_hour: command.map(|command| command.savings.to_string()),
+            savings_per_hour: command.and_then(|command| command.savings),
             refusal: found.verdict.as_ref().err().map(Refusal::new),
         }
     }
@@ -174,16 +174,16 @@ pub(super) fn render(report: &Report) -> String {
     let nodes = report.nodes.iter().map(|node| {
         let verdict = match (&node.refusal, node.decision) {
             (Some(refusal), _) => format!("stays ({}): {}", refusal.reason, refusal.message),
-            (None, decision) => format!(
-                "{} ({}), saves {}",
-                decision.unwrap_or_default(),
-                node.reason.unwrap_or_default(),
-                node.savings_per_hour.as_deref().unwrap_or_default()
-            ),
+            (None, decision) => {
+                let saves = node.savings_per_hour.map(|savings| format!(", saves {savings}"));
+                let (decision, reason) =
+                    (decision.unwrap_or_default(), node.reason.unwrap_or_default());
+                format!("{decision} ({reason}){}", saves.unwrap_or_default())
+            }
         };
-        [node.node.clone(), node.price_per_hour.clone(), node.pods.to_string(), verdict]
+        [node.node.clone(), node.price_per_hour.to_string(), node.pods.to_string(), verdict]
     });
-    let header = ["NODE", "PRICE/HOUR", "PODS", "BY ITSELF IT"];
+    let header = ["NODE", "PRICE", "PODS", "BY ITSELF IT"];
     text.push_str(&section("Nodes", &header, nodes));
     text
 }

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write, process::ExitCode};
 
-use kerf_disruption::{Candidate, Command, Memory, Pass, Replacement, pass};
-use kerf_model::KnownLabels;
+use kerf_disruption::{Candidate, Command, Memory, Pass, pass};
+use kerf_model::{KnownLabels, Price};
 use serde::Serialize;
 
 use super::{Objects, PlanError, notes, print, report::Claim, table::count};
@@ -31,7 +31,8 @@ pub(crate) struct CommandReport {
     pub(crate) moves: Vec<Move>,
     /// Pods that would be evicted.
     pub(crate) evictions: usize,
-    pub(crate) savings_per_hour: String,
+    /// Missing where nobody knows what comes in its place.
+    pub(crate) savings_per_hour: Option<Price>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,7 +43,7 @@ pub(crate) struct NodeReport {
     pub(crate) instance_type: Option<String>,
     pub(crate) zone: Option<String>,
     pub(crate) capacity_type: Option<String>,
-    pub(crate) price_per_hour: String,
+    pub(crate) price_per_hour: Price,
     pub(crate) pods: usize,
 }
 
@@ -106,10 +107,6 @@ impl Report {
 
 impl CommandReport {
     pub(crate) fn new(command: &Command, labels: &KnownLabels) -> Self {
-        let planned = command.replacements.iter().filter_map(|replacement| match replacement {
-            Replacement::Planned(claim) => Some(Claim::new(claim, labels)),
-            Replacement::OfTemplate(_) => None,
-        });
         let own = |uid: &str| {
             let mut pods = command.candidates.iter().flat_map(Candidate::reschedulable_pods);
             pods.any(|pod| pod.uid == uid)
@@ -127,7 +124,7 @@ impl CommandReport {
             instance_type: candidate.instance_type.as_ref().map(|it| it.name().to_owned()),
             zone: candidate.zone.clone(),
             capacity_type: candidate.capacity_type.clone(),
-            price_per_hour: candidate.price.to_string(),
+            price_per_hour: candidate.price,
             pods: candidate.pods.len(),
         });
         Self {
@@ -135,23 +132,26 @@ impl CommandReport {
             reason: command.reason().as_str(),
             decision: command.decision().as_str(),
             nodes: nodes.collect(),
-            replacements: planned.collect(),
+            replacements: command.replacements.iter().map(|it| Claim::of(it, labels)).collect(),
             moves: moves.collect(),
             evictions: command.evictions(),
-            savings_per_hour: command.savings.to_string(),
+            savings_per_hour: command.savings,
         }
     }
 
     /// What would be done, in one line.
     pub(crate) fn title(&self) -> String {
         let verb = if self.decision == "delete" { "Remove" } else { "Replace" };
-        format!(
-            "{verb} {} ({}), moving {}, saving {} per hour",
+        let what = format!(
+            "{verb} {} ({}), moving {}",
             count(self.nodes.len(), "node"),
             self.reason,
-            count(self.evictions, "pod"),
-            self.savings_per_hour
-        )
+            count(self.evictions, "pod")
+        );
+        match self.savings_per_hour {
+            Some(savings) => format!("{what}, saving {savings}"),
+            None => what,
+        }
     }
 }
 
@@ -181,7 +181,7 @@ fn render(report: &Report) -> String {
 
 fn command(command: &CommandReport) -> String {
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    let header = ["NODE", "POOL", "TYPE", "ZONE", "CAPACITY", "PRICE/HOUR", "PODS"];
+    let header = ["NODE", "POOL", "TYPE", "ZONE", "CAPACITY", "PRICE", "PODS"];
     let rows = command.nodes.iter().map(|node| {
         [
             node.node.clone(),
@@ -189,22 +189,24 @@ fn command(command: &CommandReport) -> String {
             or_none(&node.instance_type),
             or_none(&node.zone),
             or_none(&node.capacity_type),
-            node.price_per_hour.clone(),
+            node.price_per_hour.to_string(),
             node.pods.to_string(),
         ]
     });
     let mut text = section(&command.title(), &header, rows);
     for claim in &command.replacements {
-        let cheapest = claim.cheapest.as_ref();
-        let _ = writeln!(
-            text,
-            "  by a new node of pool {} for {}: one of {}, from {} per hour ({})",
-            claim.pool,
-            count(claim.pods.len(), "pod"),
-            count(claim.instance_types.len(), "type"),
-            cheapest.map_or("-", |it| &it.price_per_hour),
-            cheapest.map_or("-", |it| &it.instance_type),
-        );
+        let _ = match (&claim.cheapest, claim.instance_types.len()) {
+            (Some(cheapest), types) => writeln!(
+                text,
+                "  by a new node of pool {} for {}: one of {}, from {} ({})",
+                claim.pool,
+                count(claim.pods.len(), "pod"),
+                count(types, "type"),
+                cheapest.price_per_hour,
+                cheapest.instance_type,
+            ),
+            (None, _) => writeln!(text, "  by a new node of pool {}, of its template", claim.pool),
+        };
     }
     for one in &command.moves {
         let _ = writeln!(text, "  {} goes to {}", one.pod, one.node);

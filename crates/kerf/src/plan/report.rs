@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kerf_cluster::validation::{InvalidPod, PodProblem};
-use kerf_model::{KnownLabels, Pod, Snapshot};
+use kerf_disruption::Replacement;
+use kerf_model::{KnownLabels, Pod, Price, Snapshot};
 use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Refusal};
 use serde::Serialize;
 
@@ -31,7 +32,7 @@ pub(super) struct Summary {
     pub(super) unschedulable: usize,
     pub(super) new_claims: usize,
     /// Of all new claims, each bought as cheaply as it can be.
-    pub(super) price_per_hour: String,
+    pub(super) price_per_hour: Price,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +55,7 @@ pub(crate) struct Cheapest {
     pub(crate) instance_type: String,
     pub(crate) zone: Option<String>,
     pub(crate) capacity_type: Option<String>,
-    pub(crate) price_per_hour: String,
+    pub(crate) price_per_hour: Price,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -104,7 +105,7 @@ impl Report {
                 on_existing,
                 unschedulable: plan.failures.len(),
                 new_claims: plan.claims.len(),
-                price_per_hour: plan.price().to_string(),
+                price_per_hour: plan.price(),
             },
             claims: plan.claims.iter().map(|claim| Claim::new(claim, &snapshot.labels)).collect(),
             placements: placements
@@ -136,6 +137,20 @@ impl Report {
 }
 
 impl Claim {
+    pub(crate) fn of(replacement: &Replacement, known: &KnownLabels) -> Self {
+        match replacement {
+            Replacement::Planned(claim) => Self::new(claim, known),
+            Replacement::OfTemplate(pool) => Self {
+                pool: pool.name.clone(),
+                pods: Vec::new(),
+                cheapest: None,
+                instance_types: Vec::new(),
+                requests: BTreeMap::new(),
+                min_values_relaxed: false,
+            },
+        }
+    }
+
     pub(crate) fn new(claim: &PlannedClaim, known: &KnownLabels) -> Self {
         let cheapest = claim.instance_types.first().and_then(|instance_type| {
             let offering = instance_type.cheapest(&claim.requirements, known)?;
@@ -143,7 +158,7 @@ impl Claim {
                 instance_type: instance_type.name().to_owned(),
                 zone: offering.zone().map(str::to_owned),
                 capacity_type: offering.capacity_type().map(str::to_owned),
-                price_per_hour: offering.price.to_string(),
+                price_per_hour: offering.price,
             })
         });
         let types = claim.instance_types.iter();

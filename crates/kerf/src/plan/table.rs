@@ -35,13 +35,13 @@ fn claims(report: &Report) -> String {
         return String::new();
     }
     let title = format!(
-        "Launch {} for {}, from {} per hour",
+        "Launch {} for {}, from {}",
         count(summary.new_claims, "node"),
         count(summary.on_new_claims, "pod"),
         summary.price_per_hour
     );
     let header =
-        ["POOL", "PODS", "CHEAPEST TYPE", "TYPES", "PRICE/HOUR", "ZONE", "CAPACITY", "POD NAMES"];
+        ["POOL", "PODS", "CHEAPEST TYPE", "TYPES", "PRICE", "ZONE", "CAPACITY", "POD NAMES"];
     section(&title, &header, report.claims.iter().map(claim))
 }
 
@@ -53,7 +53,7 @@ fn claim(claim: &Claim) -> [String; 8] {
         claim.pods.len().to_string(),
         of_cheapest(cheapest.map(|it| &it.instance_type)),
         claim.instance_types.len().to_string(),
-        of_cheapest(cheapest.map(|it| &it.price_per_hour)),
+        cheapest.map_or_else(|| "-".to_owned(), |it| it.price_per_hour.to_string()),
         of_cheapest(cheapest.and_then(|it| it.zone.as_ref())),
         of_cheapest(cheapest.and_then(|it| it.capacity_type.as_ref())),
         shortened(&claim.pods),

@@ -236,6 +236,56 @@ mod tests {
     }
 
     #[test]
+    fn pods_hold_their_node_by_annotation_and_by_budget() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let owner = |api_version: &str, kind: &str| {
+            json!([{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o"}])
+        };
+        let (daemon, mirror) = (owner("apps/v1", "DaemonSet"), owner("v1", "Node"));
+        let deleted = json!("2026-01-01T00:59:00Z");
+        let tolerates = json!([{"key": "karpenter.sh/disrupted", "operator": "Exists"}]);
+        let plain = || json!({"metadata": {}, "spec": {}, "status": {"phase": "Running"}});
+        let with = |path: [&str; 2], value: &Value| {
+            let mut pod = plain();
+            pod[path[0]][path[1]] = value.clone();
+            pod
+        };
+        // What the annotation does to it, and what a budget that allows nothing does.
+        for (what, pod, annotated, budgeted) in [
+            ("plain", plain(), true, true),
+            ("daemon", with(["metadata", "ownerReferences"], &daemon), true, true),
+            ("mirror", with(["metadata", "ownerReferences"], &mirror), true, false),
+            ("terminating", with(["metadata", "deletionTimestamp"], &deleted), false, false),
+            ("over", with(["status", "phase"], &json!("Succeeded")), false, false),
+            ("failed", with(["status", "phase"], &json!("Failed")), false, false),
+            ("tolerating", with(["spec", "tolerations"], &tolerates), true, false),
+        ] {
+            let mut cluster = Cluster::default();
+            cluster.apply::<k8s_openapi::api::policy::v1::PodDisruptionBudget>(
+                serde_json::from_value(json!({
+                    "metadata": {"name": "b", "namespace": "ns"},
+                    "spec": {"maxUnavailable": 0, "selector": {}},
+                    "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+                }))
+                .unwrap(),
+            );
+            let stands = |annotations: &Value| {
+                let mut pod_json = pod.clone();
+                pod_json["metadata"]["name"] = json!("p");
+                pod_json["metadata"]["namespace"] = json!("ns");
+                pod_json["metadata"]["annotations"] = annotations.clone();
+                pod_json["spec"]["containers"] = json!([]);
+                tenant(&self::pod(&pod_json), &cluster.budgets(), now).obstacle
+            };
+            let by_budget = budgeted.then(|| Obstacle::Budget("ns/b".to_owned()));
+            assert_eq!(stands(&json!({})), by_budget, "{what} with a budget");
+            let by_annotation = if annotated { Some(Obstacle::DoNotDisrupt) } else { by_budget };
+            let annotation = json!({DO_NOT_DISRUPT: "true"});
+            assert_eq!(stands(&annotation), by_annotation, "{what} with the annotation");
+        }
+    }
+
+    #[test]
     fn an_estate_says_how_nodes_and_pods_stand() {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
         let condition = |kind: &str, at: &str| {

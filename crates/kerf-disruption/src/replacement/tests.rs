@@ -448,7 +448,7 @@ fn a_promise_is_kept_by_asking_only_for_what_keeps_it() {
     check(&node, &types, "0.55", "a b as any, saves 0.8 up to 0.55");
     check(&node, &types, "0.9", "a b c as any, saves 0.8 up to 0.9");
     // The cheapest is sold for more elsewhere; the next one is sure, and what it saves is what is told.
-    let uneven = ["a: on-demand@a 0.2 on-demand@b 0.7", "b: on-demand@a 0.3"];
+    let uneven = ["a: on-demand@a 0.2, on-demand@b 0.7", "b: on-demand@a 0.3"];
     check(&node, &uneven, "0.5", "b as any, saves 0.7 up to 0.5");
     // Nothing is sure: whatever is bought is looked at when it is there.
     check(&node, &uneven[..1], "0.5", "a as any, saves 0.8 up to 0.5");

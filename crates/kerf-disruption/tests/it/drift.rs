@@ -6,11 +6,8 @@ use kerf_model::estate::Obstacle;
 use crate::estate::{Place, ago, budget, decided, estate, first_pass, place, rules, told, why};
 
 /// Drifted so many minutes ago, and not to be consolidated.
-fn drifted(place: Place, minutes: u64) -> Place {
-    place.set(|_, standing| {
-        standing.drifted_since = Some(ago(minutes));
-        standing.consolidatable = false;
-    })
+pub(crate) fn drifted(place: Place, minutes: u64) -> Place {
+    place.stays().set(|_, standing| standing.drifted_since = Some(ago(minutes)))
 }
 
 #[test]
@@ -108,4 +105,25 @@ fn a_bounded_pass_goes_on_where_the_last_one_stopped() {
     }
     let pass = pass(&estate, &settings, &mut memory);
     assert_eq!(pass.commands.iter().map(told).collect::<Vec<_>>(), ["Drift other -> fake-it-1"]);
+}
+
+#[test]
+fn empty_nodes_go_as_empty_where_that_is_allowed() {
+    let node = || place("a", 2).set(|_, standing| standing.drifted_since = Some(ago(1)));
+    assert_eq!(decided(&estate(vec![rules("default")], vec![node()])), ["Emptiness a"]);
+    let mut never = rules("default");
+    never.consolidate_after = kerf_api::DurationOrNever::Never;
+    assert_eq!(decided(&estate(vec![never], vec![node()])), ["Drift a"]);
+}
+
+#[test]
+fn every_pool_has_a_budget_of_its_own() {
+    let places = vec![
+        drifted(place("a", 2).runs("p", "1800m"), 20),
+        drifted(place("b", 2).runs("q", "1800m").pool("other"), 10),
+    ];
+    let mut shut = rules("default");
+    shut.budgets = vec![budget("0")];
+    let commands = decided(&estate(vec![shut, rules("other")], places));
+    assert_eq!(commands, ["Drift b -> fake-it-1"]);
 }

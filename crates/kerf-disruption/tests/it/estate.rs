@@ -133,6 +133,11 @@ impl Place {
         self
     }
 
+    /// It is there to take pods, and not to go.
+    pub(crate) fn stays(self) -> Self {
+        self.set(|_, standing| standing.consolidatable = false)
+    }
+
     pub(crate) fn set(mut self, change: impl FnOnce(&mut Node, &mut Standing)) -> Self {
         change(&mut self.node, &mut self.standing);
         self

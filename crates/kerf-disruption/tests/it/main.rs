@@ -15,3 +15,5 @@ mod consolidation;
 mod drift;
 mod emptiness;
 mod properties;
+mod replacing;
+mod setbacks;

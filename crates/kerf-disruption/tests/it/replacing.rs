@@ -1,0 +1,211 @@
+//! What may come in the place of a node, decided by a whole pass.
+
+use std::sync::Arc;
+
+use kerf_disruption::{Memory, Pass, Settings, pass, validate};
+use kerf_model::estate::{Estate, Obstacle, Rules};
+use kerf_model::labels::{CAPACITY_TYPE, SPOT};
+use kerf_model::{MinValuesPolicy, Node};
+use kerf_scheduler::{Options, PreferencePolicy};
+
+use crate::build::{HOSTNAME, pod, requirements};
+use crate::estate::{Place, ago, budget, decided, estate, first_pass, place, rules, told, why};
+
+fn commands(pass: &Pass) -> Vec<String> {
+    pass.commands.iter().map(told).collect()
+}
+
+fn decided_by(estate: &Estate, settings: &Settings) -> Vec<String> {
+    commands(&pass(estate, settings, &mut Memory::default()))
+}
+
+#[test]
+fn the_choice_stays_as_wide_as_the_pool_asks_whatever_pods_are_granted() {
+    let pool = |least: usize| {
+        let mut pool = rules("default");
+        let wide = format!("node.kubernetes.io/instance-type Exists min {least}");
+        Arc::make_mut(&mut pool.pool).requirements = requirements(&wide);
+        pool
+    };
+    let node = || vec![place("a", 8).runs("p", "100m")];
+    for min_values in [MinValuesPolicy::Strict, MinValuesPolicy::BestEffort] {
+        let settings = Settings {
+            scheduling: Options { min_values, ..Options::default() },
+            ..Settings::default()
+        };
+        let narrow = estate(vec![pool(16)], node());
+        let found = pass(&narrow, &settings, &mut Memory::default());
+        assert!(found.commands.is_empty(), "{min_values:?}: {:?}", commands(&found));
+        let told = why(&found, "a");
+        assert!(told[0].starts_with("Filtering by price: minValues"), "{min_values:?}: {told:?}");
+        let wide = estate(vec![pool(7)], node());
+        assert_eq!(decided_by(&wide, &settings), ["SingleNode a -> fake-it-0"], "{min_values:?}");
+    }
+}
+
+#[test]
+fn spot_needs_a_choice_of_fifteen_alone_and_none_among_several() {
+    let spot = |name: &str, cores| {
+        place(name, cores).runs(&format!("p-{name}"), "100m").label(CAPACITY_TYPE, SPOT)
+    };
+    let settings = Settings { spot_to_spot: true, ..Settings::default() };
+    let few = estate(vec![rules("default")], vec![spot("a", 15)]);
+    let found = pass(&few, &settings, &mut Memory::default());
+    assert!(found.commands.is_empty());
+    let expect = "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to \
+                  consolidate, got 14";
+    assert_eq!(why(&found, "a"), [expect]);
+
+    let apart = |name: &str| {
+        let lonely = pod(name).labels("app=x").anti_affinity(HOSTNAME, "app=x");
+        lonely.requests("cpu=100m").running().build()
+    };
+    // Each pod fits on the other node, so that one can go, and both together could give way to a smaller one.
+    let pair = || vec![spot("a", 4), spot("b", 4)];
+    let merged = estate(vec![rules("default")], pair());
+    assert_eq!(decided_by(&merged, &settings), ["MultiNode a b -> fake-it-0"]);
+    let shut = Settings::default();
+    assert_eq!(decided_by(&merged, &shut), ["SingleNode a"], "removing needs no gate");
+    let mut mixed = pair();
+    mixed[1] = place("b", 4).runs("p-b", "100m");
+    let mixed = estate(vec![rules("default")], mixed);
+    assert_eq!(decided_by(&mixed, &shut), ["MultiNode a b -> fake-it-0"], "not all of it is spot");
+    let held: Vec<_> =
+        ["a", "b"].map(|name| place(name, 4).with(&apart(name)).label(CAPACITY_TYPE, SPOT)).into();
+    assert!(decided_by(&estate(vec![rules("default")], held), &shut).is_empty());
+}
+
+#[test]
+fn preferences_count_unless_they_are_to_be_ignored() {
+    let shy = |name: &str| {
+        pod(name)
+            .labels("app=x")
+            .requests("cpu=1800m")
+            .prefers_pods("podAntiAffinity", 1, HOSTNAME, "app=x")
+            .running()
+            .build()
+    };
+    let places =
+        vec![place("a", 2).with(&shy("p")), place("b", 16).with(&shy("q")).runs("r", "11").stays()];
+    let estate = estate(vec![rules("default")], places);
+    let by = |preferences| {
+        let scheduling = Options { preferences, ..Options::default() };
+        decided_by(&estate, &Settings { scheduling, ..Settings::default() })
+    };
+    // The pod would rather have a node of its own, and no such node is cheaper than the one it has.
+    assert!(by(PreferencePolicy::Respect).is_empty());
+    assert_eq!(by(PreferencePolicy::Ignore), ["SingleNode a"]);
+}
+
+#[test]
+fn nodes_of_others_take_pods() {
+    let foreign = place("foreign", 16).set(|node: &mut Node, _| node.claim = None);
+    let places = vec![place("a", 2).runs("p", "1800m"), foreign];
+    assert_eq!(decided(&estate(vec![rules("default")], places)), ["SingleNode a"]);
+}
+
+#[test]
+fn a_pool_without_instance_types_is_no_matter_to_the_others() {
+    let mut bare = rules("bare");
+    Arc::make_mut(&mut bare.pool).instance_types.clear();
+    let places = vec![place("a", 16).runs("p", "1"), place("b", 1).runs("q", "500m").pool("bare")];
+    let commands = decided(&estate(vec![bare, rules("default")], places));
+    assert_eq!(commands, ["SingleNode a -> fake-it-1"]);
+}
+
+#[test]
+fn a_node_is_replaced_while_those_around_it_settle() {
+    let settling = place("target", 16).runs("q", "1").set(|node, standing| {
+        node.settling = true;
+        standing.consolidatable = false;
+    });
+    let places = vec![place("a", 16).runs("p", "1"), settling];
+    let commands = decided(&estate(vec![rules("default")], places));
+    assert_eq!(commands, ["SingleNode a -> fake-it-1"]);
+}
+
+#[test]
+fn the_best_bargain_goes_first_however_old_it_is() {
+    let old = |place: Place| {
+        place.set(|_, standing| {
+            standing.created = Some(ago(59));
+            standing.expire_after = Some(std::time::Duration::from_hours(1));
+        })
+    };
+    // Both give way to something smaller; two pods are dearer to disturb than one, even a minute before their node expires.
+    let keep_apart = |name: &str| {
+        let lonely = pod(name).labels("app=x").anti_affinity(HOSTNAME, "app=x");
+        lonely.requests("cpu=100m").running().build()
+    };
+    let two = old(place("a", 8).with(&keep_apart("p")).runs("q", "100m"));
+    let one = place("b", 8).with(&keep_apart("r"));
+    let estate = estate(vec![rules("default")], vec![two, one]);
+    assert_eq!(decided(&estate), ["SingleNode b -> fake-it-0"]);
+}
+
+#[test]
+fn budgets_bound_what_goes_together() {
+    let places = || -> Vec<Place> {
+        let small = (0..5).map(|at| place(&format!("a{at}"), 2).runs(&format!("p{at}"), "500m"));
+        small.chain([place("big", 16).runs("q", "11").stays()]).collect()
+    };
+    let with = |nodes: &str| {
+        let mut pool = rules("default");
+        pool.budgets = vec![budget(nodes)];
+        decided(&estate(vec![pool], places()))
+    };
+    assert_eq!(with("100%"), ["MultiNode a0 a1 a2 a3 a4"]);
+    assert_eq!(with("3"), ["MultiNode a0 a1 a2"]);
+    assert_eq!(with("50%"), ["MultiNode a0 a1 a2"], "half of six");
+    assert_eq!(with("1"), ["SingleNode a0"]);
+    assert!(with("0").is_empty());
+}
+
+#[test]
+fn a_search_that_budgets_cut_short_is_taken_up_when_they_allow_more() {
+    let places = vec![place("a", 2).runs("p", "500m"), place("big", 16).runs("q", "11").stays()];
+    let estate_with = |nodes: &str| {
+        let mut pool = rules("default");
+        pool.budgets = vec![budget(nodes)];
+        estate(vec![pool], places.clone())
+    };
+    let mut memory = Memory::default();
+    let mut look = |nodes| commands(&pass(&estate_with(nodes), &Settings::default(), &mut memory));
+    assert!(look("0").is_empty());
+    assert_eq!(look("1"), ["SingleNode a"]);
+}
+
+/// A replacement is found, and what is different fifteen seconds later.
+#[test]
+fn replacements_are_looked_at_again() {
+    let places = || vec![place("a", 16).runs("p", "1")];
+    let before = estate(vec![rules("default")], places());
+    let command = first_pass(&before).commands.remove(0);
+    assert_eq!(told(&command), "SingleNode a -> fake-it-1");
+    let check = |places: Vec<Place>, pool: Rules, expect: Result<&str, &str>| {
+        let now = estate(vec![pool], places);
+        let got = validate(&command, &now, &Settings::default());
+        let got = got.as_ref().map(|valid| told(&valid.command)).map_err(|no| no.why.name());
+        assert_eq!(got, expect.map(str::to_owned));
+    };
+    let types = |change: fn(&mut Vec<Arc<kerf_model::InstanceType>>)| {
+        let mut pool = rules("default");
+        change(&mut Arc::make_mut(&mut pool.pool).instance_types);
+        pool
+    };
+    let same = Ok("SingleNode a -> fake-it-1");
+    check(places(), rules("default"), same);
+    // What was to be bought must still be there; what has come since is no matter.
+    check(places(), types(|all| drop(all.remove(3))), Err("validation_churn"));
+    check(places(), types(|all| drop(all.remove(15))), Err("validation_churn"));
+    let smaller = |cpu: &str| vec![place("a", 16).runs("p", cpu)];
+    check(smaller("500m"), rules("default"), same);
+    check(smaller("3"), rules("default"), Err("validation_churn"));
+    // It could do without a replacement now: that is another move.
+    let roomy = vec![place("a", 16).runs("p", "1"), place("b", 16).runs("q", "1")];
+    check(roomy, rules("default"), Err("validation_churn"));
+    for obstacle in [Obstacle::DoNotDisrupt, Obstacle::Budget("ns/b".into())] {
+        let held = vec![place("a", 16).runs("p", "1").obstacle(obstacle)];
+        check(held, rules("default"), Err("validation_churn"));
+    }
+}

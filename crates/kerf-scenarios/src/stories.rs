@@ -170,34 +170,52 @@ macro_rules! stories {
                     too_many_unwell_nodes_are_left_alone;
             }
             emptiness at disruption::emptiness {
-                virtual_time(defaults):
+                shared(defaults):
                     an_empty_node_is_removed,
-                    an_empty_node_is_kept_for_as_long_as_its_pool_says,
-                    a_pod_that_comes_before_the_second_look_keeps_its_node,
+                    a_node_with_nothing_but_daemons_is_removed,
+                    a_daemon_that_asks_for_it_keeps_its_node,
                     a_node_that_asks_for_it_is_left_alone,
                     a_budget_of_none_keeps_empty_nodes,
-                    a_budget_bounds_how_many_nodes_go_at_once,
+                    a_budget_bounds_how_many_nodes_go_at_once;
+                virtual_time(defaults):
+                    an_empty_node_is_kept_for_as_long_as_its_pool_says,
+                    a_pod_that_comes_before_the_second_look_keeps_its_node,
                     a_budget_holds_while_its_window_is_open;
             }
             drift at disruption::drift {
-                virtual_time(defaults):
+                shared(defaults):
                     a_drifted_node_is_replaced_before_it_goes,
                     a_drifted_node_waits_for_its_budget,
-                    a_replacement_that_cannot_be_launched_is_tried_again,
-                    a_replacement_that_never_registers_is_given_up,
+                    a_protected_pod_holds_drift,
+                    a_protected_pod_does_not_hold_drift_where_drains_are_bounded;
+                alone(defaults):
                     an_operator_that_was_killed_goes_on_with_its_command;
+                virtual_time(defaults):
+                    a_replacement_that_cannot_be_launched_is_tried_again,
+                    a_replacement_that_never_registers_is_given_up;
             }
             consolidation at disruption::consolidation {
-                virtual_time(defaults):
+                shared(defaults):
                     a_node_whose_pods_fit_elsewhere_is_removed,
                     a_node_that_is_too_large_is_replaced_by_a_smaller_one,
-                    several_nodes_are_replaced_by_one,
                     a_pod_that_asks_for_it_keeps_its_node,
                     a_disruption_budget_keeps_its_node,
+                    a_spot_node_stays_where_spot_may_not_replace_spot,
+                    a_pool_that_asks_for_a_wide_choice_keeps_it,
                     a_pool_that_only_removes_empty_nodes_says_so,
-                    a_balanced_pool_is_consolidated_where_it_pays,
+                    a_balanced_pool_is_consolidated_where_it_pays;
+                virtual_time(spot_to_spot):
+                    a_spot_node_needs_fifteen_cheaper_types_to_be_replaced,
+                    a_spot_node_with_fifteen_cheaper_types_is_replaced;
+                virtual_time(defaults):
+                    several_nodes_are_replaced_by_one,
                     a_pod_that_comes_before_the_second_look_stops_a_replacement,
                     a_replacement_that_turns_out_too_dear_is_undone;
+            }
+            setbacks at disruption::setbacks {
+                virtual_time(defaults):
+                    a_replacement_that_cannot_be_launched_is_tried_less_and_less_often,
+                    a_cloud_that_sells_dear_is_not_asked_again_and_again;
             }
         }
     };
@@ -219,6 +237,10 @@ pub mod settings {
 
     pub fn repairing() -> Settings {
         gated(FeatureGates { node_repair: true, ..FeatureGates::default() })
+    }
+
+    pub fn spot_to_spot() -> Settings {
+        gated(FeatureGates { spot_to_spot_consolidation: true, ..FeatureGates::default() })
     }
 
     fn gated(gates: FeatureGates) -> Settings {

@@ -8,7 +8,7 @@ use crate::actors::NEVER_READY;
 use async_trait::async_trait;
 use faults::{Call, State};
 use kerf_api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, labels};
-use kerf_model::{InstanceType, KnownLabels, Offering};
+use kerf_model::{InstanceType, KnownLabels, Offering, Price};
 use kerf_provider::kwok::{Choice, choose};
 use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
 use kube::ResourceExt;
@@ -65,6 +65,25 @@ impl FaultyCloud {
         self.faults.state().found_out.extend(tried);
         let Choice { instance_type, offering } = choose(claim, &left, &known)?;
         Ok(pinned(claim, instance_type, offering))
+    }
+
+    /// The claim, for the dearest type that it could run on.
+    async fn overcharged(&self, claim: &NodeClaim) -> Result<NodeClaim, ProviderError> {
+        let mut any = claim.clone();
+        any.spec.requirements.retain(|one| one.key != labels::INSTANCE_TYPE);
+        let types = self.cloud.instance_types(&pool_of(claim)).await?;
+        let known = self.known_labels();
+        let mut dearest: Option<(Price, NodeClaim)> = None;
+        for one in types.iter() {
+            let alone: InstanceTypes = [Arc::clone(one)].into();
+            let Ok(Choice { instance_type, offering }) = choose(&any, &alone, &known) else {
+                continue;
+            };
+            if dearest.as_ref().is_none_or(|(price, _)| *price < offering.price) {
+                dearest = Some((offering.price, pinned(&any, instance_type, offering)));
+            }
+        }
+        Ok(dearest.map_or_else(|| claim.clone(), |(_, claim)| claim))
     }
 
     /// An instance that runs, but not so that a node would come of it.
@@ -137,7 +156,10 @@ impl CloudProvider for FaultyCloud {
             Some(CloudFault::LaunchSlow(delay)) => tokio::time::sleep(*delay).await,
             _ => {}
         }
-        let mut claim = self.narrowed(claim).await?;
+        let mut claim = match fault {
+            Some(CloudFault::LaunchDear) => self.overcharged(claim).await?,
+            _ => self.narrowed(claim).await?,
+        };
         match fault {
             Some(CloudFault::NeverRegisters) => return self.launch_without_node(&claim).await,
             // Providers hand a claim's annotations on to its node, where the kubelet reads this one.

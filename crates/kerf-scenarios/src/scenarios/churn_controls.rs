@@ -232,7 +232,7 @@ pub async fn a_replacement_that_costs_more_than_promised_goes_back(world: World)
             lost.cloned().ok_or_else(|| format!("{messages:?}"))
         })
         .await;
-    assert!(message.starts_with("The replacement costs 0.54"), "{message}");
+    assert!(message.starts_with("The replacement costs $0.54"), "{message}");
     world
         .until("the node is as it was", async |world: &World| {
             let (claim, node) = one_ready_node(world).await?;

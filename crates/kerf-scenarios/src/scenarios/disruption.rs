@@ -4,6 +4,7 @@ pub mod consolidation;
 pub mod drift;
 pub mod emptiness;
 pub mod savings;
+pub mod setbacks;
 
 use k8s_openapi::api::{
     apps::v1::Deployment,

@@ -20,6 +20,8 @@ pub enum CloudFault {
     InsufficientCapacity,
     /// The launch is refused for some other reason: a quota, say.
     LaunchRefused,
+    /// What is launched is the dearest that the cloud has, whatever types the claim asks for.
+    LaunchDear,
     /// The answer to a launch comes this much later.
     LaunchSlow(Duration),
     /// The instance is launched, but the caller hears of an error only.
@@ -48,6 +50,7 @@ impl CloudFault {
         match self {
             Self::InsufficientCapacity
             | Self::LaunchRefused
+            | Self::LaunchDear
             | Self::LaunchSlow(_)
             | Self::LaunchAnswerLost
             | Self::NeverRegisters

@@ -2,23 +2,60 @@
 
 use std::time::Duration;
 
-use kerf_api::{NodeClaim, NodePool, annotations};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kerf_api::{NodeClaim, NodePool, annotations, conditions::DRIFTED, labels};
 use kerf_testbed::CloudFault;
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{app, counted, nothing_is_marked, replaced};
+use super::{app, counted, nothing_is_marked, replaced, told};
 use crate::{
-    World,
-    scenarios::{all_run, one_ready_node, with_pool},
+    World, build,
+    scenarios::{all_run, condition, one_ready_node, with_pool},
 };
 
 pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
     from_drifted_to_replaced(&world).await;
     let labels = ["reason=\"drifted\"", "consolidation_policy=\"\""];
     assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
-    let created = counted(&world, "karpenter_nodeclaims_created_total", &["reason=\"drifted\""]);
-    assert!(created >= 1);
+    let claim = world.only::<NodeClaim>().await.unwrap_or_else(|error| panic!("{error}"));
+    let pool = format!("nodepool=\"{}\"", claim.labels()[labels::NODE_POOL]);
+    let created = |labels: &[&str]| counted(&world, "karpenter_nodeclaims_created_total", labels);
+    assert_eq!(created(&[&pool, "reason=\"drifted\""]), 1);
+    assert_eq!(created(&[&pool]), 2, "the pod that moved got a node twice");
+}
+
+pub async fn a_protected_pod_holds_drift(world: World) {
+    let (pool, old) = one_node_with(&world, &protected_app(), &json!({})).await;
+    drift(&world, &pool).await;
+    world.until("it has drifted", condition(&old, DRIFTED, "True")).await;
+    let words = "Pod has \"karpenter.sh/do-not-disrupt\" annotation";
+    told(&world, &old.name_any(), "DisruptionBlocked", words).await;
+    let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
+    let release = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: Value::Null}}});
+    world.patch(&pod, release).await;
+    replaced(&world, &old).await;
+}
+
+/// Where a drain is bounded the pod goes when its time has come, and until then no node comes for it.
+pub async fn a_protected_pod_does_not_hold_drift_where_drains_are_bounded(world: World) {
+    let bounded = json!({"template": {"spec": {"terminationGracePeriod": "40s"}}});
+    let (pool, old) = one_node_with(&world, &protected_app(), &bounded).await;
+    drift(&world, &pool).await;
+    world
+        .until("the pod runs on a node of the new kind", async |world: &World| {
+            let (claim, _) = one_ready_node(world).await?;
+            all_run(world, 1).await?;
+            if claim.uid() == old.uid() { Err("still the old one".into()) } else { Ok(()) }
+        })
+        .await;
+}
+
+fn protected_app() -> Deployment {
+    let mut protected = serde_json::to_value(app("a", "1")).unwrap_or_default();
+    let keep = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: "true"}}});
+    build::merge(&mut protected["spec"]["template"], &keep);
+    build::object(protected)
 }
 
 /// A node with a pod drifts, and another takes its place.
@@ -37,8 +74,11 @@ pub async fn a_drifted_node_waits_for_its_budget(world: World) {
     let budget = |nodes: &str| json!({"spec": {"disruption": {"budgets": [{"nodes": nodes, "reasons": ["Drifted"]}]}}});
     world.patch(&pool, budget("0")).await;
     drift(&world, &pool).await;
-    world.pass(Duration::from_mins(30)).await;
-    assert!(nothing_is_marked(&world).await.is_ok());
+    world.until("it has drifted", condition(&old, DRIFTED, "True")).await;
+    let words = "No allowed disruptions for disruption reason Drifted due to blocking budget";
+    told(&world, &pool.name_any(), "DisruptionBlocked", words).await;
+    world.pass_if_free(Duration::from_mins(30)).await;
+    assert_eq!(nothing_is_marked(&world).await, Ok(()));
     world.patch(&pool, budget("1")).await;
     replaced(&world, &old).await;
 }
@@ -92,15 +132,21 @@ pub async fn an_operator_that_was_killed_goes_on_with_its_command(mut world: Wor
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
 }
 
-async fn one_node_with_an_app(world: &World) -> (NodePool, NodeClaim) {
-    let pool = with_pool(world, &json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await;
-    world.create(app("a", "1")).await;
+pub(super) async fn one_node_with_an_app(world: &World) -> (NodePool, NodeClaim) {
+    one_node_with(world, &app("a", "1"), &json!({})).await
+}
+
+async fn one_node_with(world: &World, app: &Deployment, changes: &Value) -> (NodePool, NodeClaim) {
+    let mut spec = json!({"disruption": {"budgets": [{"nodes": "100%"}]}});
+    build::merge(&mut spec, changes);
+    let pool = with_pool(world, &spec).await;
+    world.create(app.clone()).await;
     let (old, _) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     (pool, old)
 }
 
-async fn drift(world: &World, pool: &NodePool) {
+pub(super) async fn drift(world: &World, pool: &NodePool) {
     let template = json!({"spec": {"template": {"metadata": {"labels": {"version": "two"}}}}});
     world.patch(pool, template).await;
 }

@@ -55,7 +55,10 @@ func consolidate(file string, runs int) error {
 	if err := sameCatalogue(instanceTypes, problem.InstanceTypes); err != nil {
 		return err
 	}
-	ctx := options.ToContext(injection.WithControllerName(context.Background(), "disruption"), test.Options())
+	enabled := true
+	ctx := options.ToContext(injection.WithControllerName(context.Background(), "disruption"), test.Options(test.OptionsFields{
+		FeatureGates: test.FeatureGates{SpotToSpotConsolidation: &enabled},
+	}))
 	cluster, err := newCluster(ctx, problem, instanceTypes)
 	if err != nil {
 		return err

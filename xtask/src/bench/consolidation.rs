@@ -43,9 +43,10 @@ pub(super) fn run(arguments: &Comparing) -> Result<()> {
 
 fn problems(quick: bool) -> Vec<Problem> {
     let sizes: &[usize] = if quick { &[100] } else { &[500, 2000, 10_000] };
-    let both =
-        |nodes: &usize| [Tenants::Plain, Tenants::Diverse].map(|one| Problem::full(*nodes, one));
-    sizes.iter().flat_map(both).collect()
+    let each = |nodes: &usize| {
+        [Tenants::Plain, Tenants::Diverse, Tenants::Oversized].map(|one| Problem::full(*nodes, one))
+    };
+    sizes.iter().flat_map(each).collect()
 }
 
 struct Case {

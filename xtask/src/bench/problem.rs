@@ -35,6 +35,9 @@ pub(crate) enum Tenants {
     Plain,
     /// Four in ten also a place beside others, or away from them.
     Diverse,
+    /// Resources, all of a machine that is one core smaller than theirs, which is bought on the spot market and has no
+    /// room for more pods. One type would be cheaper: a replacement is found for each, and refused because spot needs 15.
+    Oversized,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +111,7 @@ impl Problem {
         let name = match tenants {
             Tenants::Plain => format!("tight-{nodes}"),
             Tenants::Diverse => format!("tight-diverse-{nodes}"),
+            Tenants::Oversized => format!("oversized-{nodes}"),
         };
         Self { nodes, tenants, ..Self::pending(name, Vec::new(), Preferences::Respect) }
     }
@@ -133,7 +137,7 @@ impl Problem {
             writeln!(out, "{}", instance_type.to_json())?;
         }
         for node in 0..self.nodes {
-            writeln!(out, "{}", node_json(node))?;
+            writeln!(out, "{}", node_json(node, self.tenants))?;
             for pod in 0..10 {
                 writeln!(out, "{}", bound_pod_json(node, pod, self.tenants))?;
             }
@@ -285,15 +289,20 @@ impl InstanceType {
     }
 }
 
-fn node_json(node: usize) -> Value {
+fn node_json(node: usize, tenants: Tenants) -> Value {
     let name = format!("node-{node:05}");
+    // Spot is sold in two of the zones only.
+    let (cores, capacity_type, zones, pods) = match tenants {
+        Tenants::Oversized => (11, "spot", 2, 10),
+        Tenants::Plain | Tenants::Diverse => (10, "on-demand", 3, 100),
+    };
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "uid": name, "labels": {
             HOSTNAME: name,
-            ZONE: format!("test-zone-{}", node % 3 + 1),
-            "node.kubernetes.io/instance-type": "fake-it-9",
-            "karpenter.sh/capacity-type": "on-demand",
+            ZONE: format!("test-zone-{}", node % zones + 1),
+            "node.kubernetes.io/instance-type": format!("fake-it-{}", cores - 1),
+            "karpenter.sh/capacity-type": capacity_type,
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/os": "linux",
             "karpenter.sh/nodepool": "bench",
@@ -302,8 +311,14 @@ fn node_json(node: usize) -> Value {
         }},
         "spec": {"providerID": format!("fake:///{name}")},
         "status": {
-            "capacity": {"cpu": "10", "memory": "20Gi", "pods": "100"},
-            "allocatable": {"cpu": "9900m", "memory": "20470Mi", "pods": "100"},
+            "capacity": {
+                "cpu": cores.to_string(), "memory": format!("{}Gi", 2 * cores), "pods": pods.to_string(),
+            },
+            "allocatable": {
+                "cpu": format!("{}m", 1000 * cores - 100),
+                "memory": format!("{}Mi", 2048 * cores - 10),
+                "pods": pods.to_string(),
+            },
         },
     })
 }

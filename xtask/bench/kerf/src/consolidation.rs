@@ -23,7 +23,8 @@ use crate::{ALLOCATOR, cpu_seconds, peak_mib};
 /// nothing, and looks at nodes one by one. Otherwise the search for several is part of what is measured.
 pub(crate) fn look(snapshot: Snapshot, runs: usize) -> Result<()> {
     let estate = estate(snapshot)?;
-    let settings = Settings { looks_per_pass: usize::MAX, ..Settings::default() };
+    let settings =
+        Settings { looks_per_pass: usize::MAX, spot_to_spot: true, ..Settings::default() };
     let together = pass(&estate, &settings, &mut Memory::default()).commands.pop();
     for _ in 0..runs {
         let mut memory = Memory::default();

@@ -17,7 +17,7 @@ fn kerf(arguments: &[&str]) -> (Option<i32>, String, String) {
 fn the_documentation_shows_what_is_printed() {
     let page = fs::read_to_string(format!("{ROOT}/docs/explain.md")).unwrap();
     let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         let (line, shown) = example.split_once('\n').unwrap();
         let arguments: Vec<_> = line.split_whitespace().collect();
@@ -42,4 +42,42 @@ fn what_cannot_be_explained_is_refused() {
         let arguments = [&["explain", what][..], &cluster].concat();
         assert_eq!(kerf(&arguments), (Some(2), String::new(), message.to_owned()), "{what}");
     }
+}
+
+#[test]
+fn nodes_of_static_pools_are_explained() {
+    let cluster = ["-f", "examples/explain/static.yaml"];
+    let explained = |arguments: &[&str]| {
+        let (code, printed, errors) = kerf(&[arguments, &cluster].concat());
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{arguments:?}");
+        printed
+    };
+    let waits = "replacing it failed 2 times, and is not tried again before 2100-01-01T00:00:00Z \
+                 (its replacement edge-x7d2k is gone)";
+    let one = explained(&["explain", "node/one"]);
+    for line in [
+        "\nDrift of static NodePools asks\n".to_owned(),
+        "  yes  its NodePool has room for its replacement\n".to_owned(),
+        format!("  NO   no replacement for it has just failed: {waits}\n"),
+        format!("  => no (setback): {waits}\n"),
+    ] {
+        assert!(one.contains(&line), "{line}{one}");
+    }
+    for absent in ["Emptiness asks", "Consolidation asks"] {
+        assert!(!one.contains(absent), "{one}");
+    }
+    let two = explained(&["explain", "node/two"]);
+    assert!(two.ends_with("  => Replace 1 node (Drifted), moving 0 pods\n"), "{two}");
+    let off = ["explain", "nodepool/edge", "--feature-gates=StaticCapacity=false"];
+    let stays = "stays (static_pool): its NodePool is static and keeps its nodes\n";
+    assert_eq!(explained(&off).matches(stays).count(), 2);
+
+    let json = explained(&["plan", "--disruption", "-o", "json"]);
+    let plan: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let [command] = &plan["commands"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert_eq!(command["method"], "StaticDrift");
+    assert_eq!(command["replacements"][0]["pool"], "edge");
+    assert_eq!(command["savingsPerHour"], serde_json::Value::Null);
+    // For programs every digit counts.
+    assert_eq!(command["nodes"][0]["pricePerHour"], "0.0542949673");
 }

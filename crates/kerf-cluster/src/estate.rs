@@ -238,9 +238,7 @@ mod tests {
     #[test]
     fn pods_hold_their_node_by_annotation_and_by_budget() {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
-        let owner = |api_version: &str, kind: &str| {
-            json!([{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o"}])
-        };
+        let owner = |api_version: &str, kind: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o"}]);
         let (daemon, mirror) = (owner("apps/v1", "DaemonSet"), owner("v1", "Node"));
         let deleted = json!("2026-01-01T00:59:00Z");
         let tolerates = json!([{"key": "karpenter.sh/disrupted", "operator": "Exists"}]);

@@ -8,10 +8,10 @@ pub mod setbacks;
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Event, Node},
+    core::v1::{Event, Node, Pod},
 };
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, annotations,
     conditions::{Conditioned, DISRUPTION_REASON, INITIALIZED, READY},
     taints,
 };
@@ -63,6 +63,18 @@ async fn replaced(world: &World, old: &NodeClaim) -> NodeClaim {
             if claim.uid() == old.uid() { Err("still the old one".into()) } else { Ok(claim) }
         })
         .await
+}
+
+/// The only pod there is asks for its node to be left alone, and so it is until the pod no longer asks.
+async fn held_by_its_pod(world: &World, claim: &NodeClaim) {
+    let words = "Pod has \"karpenter.sh/do-not-disrupt\" annotation";
+    told(world, &claim.name_any(), "DisruptionBlocked", words).await;
+    let pod =
+        world.until("its pod is alone", async |world: &World| world.only::<Pod>().await).await;
+    let now = world.get(claim).await.unwrap_or_else(|| panic!("the node went"));
+    assert_eq!(now.metadata.deletion_timestamp, None, "the node goes");
+    let release = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: Value::Null}}});
+    world.patch(&pod, release).await;
 }
 
 /// Nothing in the cluster says that a node is being disrupted.

@@ -7,7 +7,9 @@ use kerf_api::{NodeClaim, NodePool, annotations, labels};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{app, counted, disruptable, nothing_is_marked, ready_claims, replaced, told};
+use super::{
+    app, counted, disruptable, held_by_its_pod, nothing_is_marked, ready_claims, replaced, told,
+};
 use crate::{
     World, build,
     scenarios::{all_run, one_ready_node, with_pool},
@@ -99,11 +101,7 @@ pub async fn several_nodes_are_replaced_by_one(world: World) {
 pub async fn a_pod_that_asks_for_it_keeps_its_node(world: World) {
     let keep = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: "true"}}});
     let (_, old) = a_large_node_with_a_small_app(&world, &disruptable(), &keep).await;
-    let words = "Pod has \"karpenter.sh/do-not-disrupt\" annotation";
-    told(&world, &old.name_any(), "DisruptionBlocked", words).await;
-    let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
-    let release = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: Value::Null}}});
-    world.patch(&pod, release).await;
+    held_by_its_pod(&world, &old).await;
     replaced(&world, &old).await;
 }
 

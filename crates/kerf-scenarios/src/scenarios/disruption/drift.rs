@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::apps::v1::Deployment;
 use kerf_api::{NodeClaim, NodePool, annotations, conditions::DRIFTED, labels};
 use kerf_testbed::CloudFault;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{app, counted, nothing_is_marked, replaced, told};
+use super::{app, counted, held_by_its_pod, nothing_is_marked, replaced, told};
 use crate::{
     World, build,
     scenarios::{all_run, condition, one_ready_node, with_pool},
@@ -29,11 +29,7 @@ pub async fn a_protected_pod_holds_drift(world: World) {
     let (pool, old) = one_node_with(&world, &protected_app(), &json!({})).await;
     drift(&world, &pool).await;
     world.until("it has drifted", condition(&old, DRIFTED, "True")).await;
-    let words = "Pod has \"karpenter.sh/do-not-disrupt\" annotation";
-    told(&world, &old.name_any(), "DisruptionBlocked", words).await;
-    let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
-    let release = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: Value::Null}}});
-    world.patch(&pod, release).await;
+    held_by_its_pod(&world, &old).await;
     replaced(&world, &old).await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kerf_api::{
     NodeClaim, annotations,
     conditions::{Conditioned, INSTANCE_TERMINATING},
@@ -10,7 +10,7 @@ use kerf_api::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{counted, disruptable, nothing_is_marked, told};
+use super::{counted, disruptable, held_by_its_pod, nothing_is_marked, told};
 use crate::{
     World, build,
     scenarios::{all_run, no_node, one_ready_node, with_pool},
@@ -105,15 +105,10 @@ pub async fn a_daemon_that_asks_for_it_keeps_its_node(world: World) {
     build::merge(&mut daemons["spec"]["template"], &keep);
     world.create(build::object::<DaemonSet>(daemons)).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
-    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.until("the pods run", async |world: &World| all_run(world, 2).await).await;
     world.delete(&pod).await;
-    let words = "Pod has \"karpenter.sh/do-not-disrupt\" annotation";
-    told(&world, &node.name_any(), "DisruptionBlocked", words).await;
-    let daemon = world.until("the pod is gone", async |w: &World| w.only::<Pod>().await).await;
-    assert!(world.get(&claim).await.is_some());
-    let release = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: Value::Null}}});
-    world.patch(&daemon, release).await;
+    held_by_its_pod(&world, &claim).await;
     world.until("everything is gone", no_node).await;
 }
 

@@ -123,6 +123,8 @@ fn tell(context: &Context, claim: &str, kind: &'static str, why: &Blocked) {
         context,
         claim,
         |notice| {
+            // Another reason than before is news.
+            let notice = and_same_if(notice, [why.name()]);
             if kind == "Unconsolidatable" {
                 notice.repeat_after(UNCONSOLIDATABLE_EVERY)
             } else {
@@ -222,14 +224,17 @@ fn on_each(
     for candidate in &command.candidates {
         let Some(claim) = &candidate.node.claim else { continue };
         let text = text_for_node(command, &candidate.node.name);
-        let finish = |notice: Notice| {
-            let mut values = notice.same_if.clone();
-            values.push(text.clone());
-            values.extend(same_if.iter().map(|value| (*value).to_owned()));
-            notice.same_if(values)
-        };
+        let told = [text.as_str()].into_iter().chain(same_if.iter().copied());
+        let finish = |notice: Notice| and_same_if(notice, told.clone());
         on_node_and_claim(context, claim, finish, kind, &message(&text));
     }
+}
+
+/// The notice, which is not repeated only as long as these are the same as well.
+fn and_same_if<'a>(notice: Notice, more: impl IntoIterator<Item = &'a str>) -> Notice {
+    let mut values = notice.same_if.clone();
+    values.extend(more.into_iter().map(str::to_owned));
+    notice.same_if(values)
 }
 
 /// `Underutilized/replace: nodepools=[a,b]: [n1, n2] -> [1 replacement] (savings: $0.1200/h)`.

@@ -71,13 +71,9 @@ impl Totals {
     }
 
     fn add(&mut self, pool: &str, price: Price, cost: Cost) {
-        if !self.0.contains_key(pool) {
-            self.0.insert(pool.to_owned(), Total::default());
-        }
-        if let Some(total) = self.0.get_mut(pool) {
-            total.price += price;
-            total.cost.0 = total.cost.0.saturating_add(cost.0);
-        }
+        let total = self.0.entry(pool.to_owned()).or_default();
+        total.price += price;
+        total.cost.0 = total.cost.0.saturating_add(cost.0);
     }
 
     /// Weighs a move that takes the candidates away and saves that much.

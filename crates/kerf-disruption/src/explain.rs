@@ -139,10 +139,9 @@ impl<'e> Explainer<'e> {
     /// `None`: there is no such node. A claim whose node has yet to appear goes by its own name.
     pub fn node(&self, name: &str) -> Option<NodeExplanation> {
         let nodes = &self.estate.snapshot.nodes;
-        let named = |node: &&std::sync::Arc<kerf_model::Node>| {
-            node.name == name || node.claim.as_deref() == Some(name)
-        };
-        let index = nodes.iter().position(|node| named(&node))?;
+        let index = nodes
+            .iter()
+            .position(|node| node.name == name || node.claim.as_deref() == Some(name))?;
         let (node, standing) = (&nodes[index], &self.estate.standings[index]);
         let checks = NODE_CHECKS
             .iter()

@@ -5,7 +5,7 @@ use crate::{
     command::{Command, Method},
     consolidation::Consolidation,
     pass::{Look, spend},
-    search::first_found,
+    search::every,
 };
 
 const METHOD: Method = Method::MultiNode;
@@ -76,18 +76,16 @@ fn halve(
 /// does one whose replacement has just failed.
 fn movable(look: &Look<'_>, consolidation: &Consolidation<'_>, places: &[usize]) -> Vec<usize> {
     let within_reach = &places[..places.len().min(look.settings.looks_per_pass)];
-    let never = |at: &usize| match consolidation
-        .set_back(&consolidation.candidates[*at])
-        .and_then(|()| consolidation.trial(*at))
-    {
-        Err(
-            Blocked::NoFeasibleSchedule { .. }
-            | Blocked::MultipleReplacements { .. }
-            | Blocked::Setback(_),
-        ) => Err(false),
-        _ => Err::<(), bool>(true),
+    let movable = |at: &usize| {
+        let waits = consolidation.set_back(&consolidation.candidates[*at]);
+        let alone = waits.and_then(|()| consolidation.trial(*at));
+        !matches!(
+            alone,
+            Err(Blocked::NoFeasibleSchedule { .. }
+                | Blocked::MultipleReplacements { .. }
+                | Blocked::Setback(_))
+        )
     };
-    let (verdicts, _) = first_found(look.settings.threads, within_reach, never);
-    let moving = within_reach.iter().zip(verdicts).filter(|(_, movable)| *movable);
-    moving.map(|(at, _)| *at).collect()
+    let verdicts = every(look.settings.threads, within_reach, movable);
+    within_reach.iter().zip(verdicts).filter_map(|(at, movable)| movable.then_some(*at)).collect()
 }

@@ -90,9 +90,12 @@ impl Purchase {
     /// `Balanced` weighs a move by the cheapest offer, and not every provider buys that one: among types of which any
     /// would do it may take one that breaks the promise, again and again.
     pub(crate) fn keep_to(&mut self, at_most: Price, labels: &KnownLabels) {
-        self.promise.at_most = at_most.min(self.promise.at_most);
+        if at_most >= self.promise.at_most {
+            return;
+        }
+        self.promise.at_most = at_most;
         let mut sure = self.claim.clone();
-        let kept = keep_up_to(&mut sure, self.promise.at_most, labels);
+        let kept = keep_up_to(&mut sure, at_most, labels);
         if kept.is_ok() && sure.instance_types.len() >= self.least {
             sure.price = cheapest_offer(&sure, labels);
             self.claim = sure;

@@ -1,6 +1,7 @@
 //! Looking at many things at once, as if one after the other.
 
 use std::{
+    convert::Infallible,
     num::NonZero,
     sync::{
         Mutex,
@@ -54,6 +55,15 @@ pub(crate) fn first_found<T: Sync, F: Send, E: Send>(
         }
     }
     (in_vain, None)
+}
+
+/// What `look` says of every item, in their order.
+pub(crate) fn every<T: Sync, R: Send>(
+    threads: NonZero<usize>,
+    items: &[T],
+    look: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    first_found(threads, items, |item| Err::<Infallible, R>(look(item))).0
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ pub(crate) struct Trials {
 #[derive(PartialEq, Eq, Hash)]
 struct NodeKind<'e> {
     pool: &'e str,
-    instance_type: Option<&'e str>,
     price: Price,
+    /// Its instance type, zone and capacity type among them; not its name.
     labels: Vec<(&'e String, &'e String)>,
     taints: &'e [Taint],
     allocatable: &'e Resources,
@@ -76,10 +76,6 @@ impl Trials {
             let labels = node.labels.iter().filter(|(key, _)| *key != HOSTNAME);
             let kind = NodeKind {
                 pool: node.pool.as_deref().unwrap_or_default(),
-                instance_type: estate.snapshot.nodes[candidate.index]
-                    .labels
-                    .get(kerf_model::labels::INSTANCE_TYPE)
-                    .map(String::as_str),
                 price: candidate.price,
                 labels: labels.collect(),
                 taints: &node.taints,

@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn only_the_same_reason_waits_and_only_for_as_long() {
-        let setback = Some(set_back(None, Drifted, "gone".to_owned(), at(0)));
-        let standing = Standing { setback: setback.clone(), ..Standing::default() };
-        assert_eq!(check(&standing, Drifted, at(0)), Err(Blocked::Setback(setback.unwrap())));
+        let setback = set_back(None, Drifted, "gone".to_owned(), at(0));
+        let standing = Standing { setback: Some(setback.clone()), ..Standing::default() };
+        assert_eq!(check(&standing, Drifted, at(0)), Err(Blocked::Setback(setback)));
         assert_eq!(check(&standing, Drifted, at(1)), Ok(()));
         assert_eq!(check(&standing, Underutilized, at(0)), Ok(()));
         assert_eq!(check(&Standing::default(), Drifted, at(0)), Ok(()));

@@ -68,17 +68,47 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_or_held_can_be_held() {
+        for (left, held, asked, expect) in [
+            (&[1][..], &[][..], 0, true),
+            (&[2], &[], 0, true),
+            (&[0], &[], 0, false),
+            (&[0], &[0], 0, true),
+            (&[1], &[0], 0, true),
+            (&[0, 1], &[], 1, true),
+            (&[0, 1], &[], 0, false),
+            (&[0, 1], &[1], 0, false),
+            (&[0, 0], &[0, 1], 1, true),
+        ] {
+            assert_eq!(
+                reservations(left).can_hold(asked, held),
+                expect,
+                "{left:?} {held:?} {asked}"
+            );
+        }
+    }
+
+    #[test]
     fn claims_hold_until_they_release() {
-        let mut reservations = reservations(&[1, 2, 0]);
-        assert!(reservations.can_hold(0, &[]) && !reservations.can_hold(2, &[]));
-        assert!(reservations.can_hold(2, &[2]), "what is held can be kept");
-        reservations.exchange(&[], &[0, 1]);
-        assert_eq!(reservations.left, [0, 1, 0]);
-        assert!(!reservations.can_hold(0, &[]) && reservations.can_hold(0, &[0]));
-        reservations.exchange(&[0, 1], &[0, 1]);
-        assert_eq!(reservations.left, [0, 1, 0], "holding on takes nothing");
-        reservations.exchange(&[0, 1], &[1]);
-        assert_eq!(reservations.left, [1, 1, 0]);
+        for (what, left, exchanges, expect) in [
+            ("taking one", &[1, 2][..], &[(&[][..], &[0][..])][..], &[0, 2][..]),
+            ("taking several", &[1, 2], &[(&[], &[0, 1])], &[0, 1]),
+            ("holding on takes nothing", &[1, 2], &[(&[], &[0]), (&[0], &[0])], &[0, 2]),
+            ("growing takes the new one alone", &[1, 2], &[(&[], &[0]), (&[0], &[0, 1])], &[0, 1]),
+            ("shrinking gives the rest back", &[1, 2], &[(&[], &[0, 1]), (&[0, 1], &[1])], &[1, 1]),
+            ("releasing all", &[1, 2], &[(&[], &[0, 1]), (&[0, 1], &[])], &[1, 2]),
+            ("moving on", &[1, 1], &[(&[], &[0]), (&[0], &[1])], &[1, 0]),
+            ("two claims", &[2], &[(&[], &[0]), (&[], &[0])], &[0]),
+            ("one of two releases", &[2], &[(&[], &[0]), (&[], &[0]), (&[0], &[])], &[1]),
+            ("and the next takes its place", &[1], &[(&[], &[0]), (&[0], &[]), (&[], &[0])], &[0]),
+            ("nothing for nothing", &[3], &[(&[], &[])], &[3]),
+        ] {
+            let mut reservations = reservations(left);
+            for (before, after) in exchanges {
+                reservations.exchange(before, after);
+            }
+            assert_eq!(reservations.left, expect, "{what}");
+        }
     }
 
     #[test]

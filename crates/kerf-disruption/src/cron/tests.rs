@@ -124,3 +124,33 @@ proptest! {
         prop_assert_eq!(schedule.last_hit(checkpoint, now), expected, "{} at {}", text, now);
     }
 }
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_parser(text in "[-0-9*?/,@a-z ]{0,20}|([-0-9*/,]{1,4} ){4}[-0-9*/,a-z]{1,4}|.{0,16}") {
+        if let Ok(schedule) = text.parse::<Schedule>() {
+            let now = Timestamp::from_second(1_800_000_000).unwrap();
+            let after = now - SignedDuration::from_hours(24 * 366);
+            if let Some(hit) = schedule.last_hit(after, now) {
+                prop_assert!(after < hit && hit <= now && hit.as_second() % 60 == 0);
+            }
+        }
+    }
+
+    /// Ranges and steps are short for lists, and mean the same.
+    #[test]
+    fn a_schedule_survives_being_written_out(
+        minute in 0u32..60, hour in 0u32..24, day in 1u32..32, weekday in 0u32..7, step in 1u32..70,
+    ) {
+        let short = format!("{minute}/{step} {hour}-23/{step} {day}-31 */{} {weekday}-6", step + 1);
+        let list = |first: u32, last: u32, step: u32| {
+            let numbers = (first..=last).step_by(step as usize).map(|number| number.to_string());
+            numbers.collect::<Vec<_>>().join(",")
+        };
+        let long = [
+            list(minute, 59, step), list(hour, 23, step), list(day, 31, 1), list(1, 12, step + 1),
+            list(weekday, 6, 1),
+        ];
+        prop_assert_eq!(short.parse::<Schedule>(), long.join(" ").parse::<Schedule>());
+    }
+}

@@ -297,3 +297,76 @@ fn namespaces_bound_the_search() {
     assert_eq!(failures(selector(), &[("other", "team=x")]), 0);
     assert_eq!(failures(selector(), &[("other", "team=y")]), 1);
 }
+
+#[test]
+fn anti_affinity_holds_over_every_key() {
+    let plan_of = |key: &str, pods: &[(&str, &str)]| {
+        let pods = pods.iter().map(|(name, selector)| {
+            pod(name).labels("app=web").selector(selector).anti_affinity(key, "app=web").build()
+        });
+        let plan = plan(&cluster(vec![pool("default")], pods.collect()));
+        (plan.claims.len(), plan.failures.len())
+    };
+    let (amd, arm) = (format!("{ARCH}=amd64"), format!("{ARCH}=arm64"));
+    let zone = |at: usize| format!("{ZONE}={}", ZONES[at]);
+    assert_eq!(plan_of(ARCH, &[("a", &amd), ("b", &arm)]), (2, 0));
+    assert_eq!(plan_of(ARCH, &[("a", &amd), ("b", &arm), ("c", &amd)]), (2, 1));
+    assert_eq!(plan_of(ZONE, &[("a", &zone(0)), ("b", &zone(1)), ("c", &zone(2))]), (3, 0));
+    assert_eq!(plan_of(ZONE, &[("a", &zone(0)), ("b", &zone(0))]), (1, 1));
+    assert_eq!(plan_of(HOSTNAME, &[("a", &amd), ("b", &amd), ("c", &arm)]), (3, 0));
+}
+
+#[test]
+fn who_comes_first_decides_whom_anti_affinity_turns_away() {
+    let pinned = |at: usize, cpu: &str| {
+        let zone = format!("{ZONE}={}", ZONES[at]);
+        pod(&format!("pinned-{at}"))
+            .labels("app=web")
+            .requests(&format!("cpu={cpu}"))
+            .selector(&zone)
+            .build()
+    };
+    let apart = |cpu: &str| {
+        pod("apart").requests(&format!("cpu={cpu}")).anti_affinity(ZONE, "app=web").build()
+    };
+    let failed = |apart_cpu: &str, pinned_cpu: &str| {
+        let mut pods: Vec<_> = (0..3).map(|at| pinned(at, pinned_cpu)).collect();
+        pods.push(apart(apart_cpu));
+        let plan = plan(&cluster(vec![roomy()], pods));
+        plan.failures.iter().map(|failure| failure.pod.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(failed("1", "2"), ["apart"]);
+    // It may land in any zone, and keeps all of them free until it is known where.
+    assert_eq!(failed("2", "1"), ["pinned-0", "pinned-1", "pinned-2"]);
+}
+
+#[test]
+fn a_requirement_wins_over_a_preferred_term() {
+    let target = || holding("n", "test-zone-1", pod("db").labels("app=db"));
+    for (kind, zone) in [("podAffinity", "test-zone-2"), ("podAntiAffinity", "test-zone-1")] {
+        let torn = pod("web")
+            .requests("cpu=1")
+            .prefers_pods(kind, 50, ZONE, "app=db")
+            .requires(&format!("{ZONE} In {zone}"));
+        let plan = plan(&with_nodes(cluster(vec![roomy()], vec![torn.build()]), vec![target()]));
+        assert_eq!(zone_of(&plan, "web").as_deref(), Some(zone), "{kind}");
+    }
+    for (kind, same) in [("podAffinity", true), ("podAntiAffinity", false)] {
+        let free = pod("web").requests("cpu=1").prefers_pods(kind, 50, ZONE, "app=db");
+        let plan = plan(&with_nodes(cluster(vec![roomy()], vec![free.build()]), vec![target()]));
+        let zones = plan.claims[0].requirements.get(ZONE).expect("zones");
+        assert_eq!(zones.has("test-zone-1"), same, "{kind}");
+    }
+}
+
+#[test]
+fn the_heaviest_preferred_term_is_dropped_first() {
+    let there = |zone: &str, app: &str| holding(app, zone, pod(app).labels(&format!("app={app}")));
+    let torn = pod("web")
+        .requests("cpu=1")
+        .prefers_pods("podAffinity", 1, ZONE, "app=light")
+        .prefers_pods("podAffinity", 2, ZONE, "app=heavy");
+    let nodes = vec![there("test-zone-1", "light"), there("test-zone-2", "heavy")];
+    let plan = plan(&with_nodes(cluster(vec![roomy()], vec![torn.build()]), nodes));
+    assert_eq!(zone_of(&plan, "web").as_deref(), Some("test-zone-1"));
+}

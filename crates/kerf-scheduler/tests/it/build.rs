@@ -191,6 +191,11 @@ pub(crate) fn pod(name: &str) -> PodSpec {
 }
 
 impl PodSpec {
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
     pub(crate) fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self

@@ -151,3 +151,50 @@ fn nodes_keep_room_for_daemons_that_are_to_come() {
     check(vec![], daemon().selector(&format!("{ZONE}=test-zone-2")), "4", true);
     check(vec![], daemon().requires("kubernetes.io/os In linux"), "4", true);
 }
+
+#[test]
+fn daemons_take_what_their_containers_need() {
+    let containers = |name: &str, cpu: &str| k8s_openapi::serde_json::json!([{"name": name, "resources": {"requests": {"cpu": cpu}}}]);
+    let with = |main: &str, init: &str| {
+        pod("d")
+            .set("containers", containers("c", main))
+            .set("initContainers", containers("i", init))
+    };
+    for (what, daemon, expect) in [
+        ("an init container within the rest", with("500m", "500m"), "small-instance-type"),
+        ("an init container beyond it", with("100m", "1"), "default-instance-type"),
+        ("an init container too large", with("0", "100"), ""),
+        ("both too large together", with("100", "100"), ""),
+        (
+            "nothing asked",
+            pod("d").set("containers", k8s_openapi::serde_json::json!([{"name": "c"}])),
+            "small-instance-type",
+        ),
+        ("memory", pod("d").requests("memory=3Gi"), "default-instance-type"),
+    ] {
+        let got = cheapest(daemon, pool("default"));
+        let is_type = got.ends_with("-type");
+        assert_eq!(if is_type { got.as_str() } else { "" }, expect, "{what}: {got}");
+    }
+}
+
+#[test]
+fn several_daemons_add_up_where_they_run() {
+    let small = || pod("small").requests("cpu=500m");
+    for (selectors, cpu) in [
+        (&[""][..], "1500m"),
+        (&["", ""], "2"),
+        (&["", "kubernetes.io/os=linux"], "2"),
+        (&["", "kubernetes.io/os=plan9"], "1500m"),
+        // Some of the types will run it, so it is not part of what every one of them must have.
+        (&["", "kubernetes.io/arch=arm64"], "1500m"),
+    ] {
+        let daemons = selectors
+            .iter()
+            .enumerate()
+            .map(|(at, selector)| small().named(&format!("d{at}")).selector(selector).build());
+        let snapshot = cluster(vec![pool("default")], vec![web().build()]);
+        let plan = plan(&with_daemons(snapshot, daemons.collect()));
+        assert_eq!(plan.claims[0].requests.amount("cpu").to_string(), cpu, "{selectors:?}");
+    }
+}

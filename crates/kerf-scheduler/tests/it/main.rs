@@ -4,6 +4,7 @@ mod affinity;
 mod build;
 mod checker;
 mod daemons;
+mod default_spread;
 mod flexibility;
 mod placing;
 mod preferences;

@@ -216,3 +216,178 @@ fn one_batch_stops_at_the_limit_of_nodes() {
     let plan = plan(&snapshot);
     assert_eq!((plan.claims.len(), plan.failures.len()), (82, 19));
 }
+
+/// Claims for pods that repel each other, beside nodes of the pool with these capacities.
+#[test]
+fn limits_count_what_is_there() {
+    for (limits, there, requests, count, expect) in [
+        ("cpu=3", &["cpu=4"][..], "", 1, 0),
+        ("cpu=4", &["cpu=4"], "", 1, 0),
+        ("cpu=4", &[], "cpu=3", 1, 1),
+        ("cpu=8", &["cpu=4"], "cpu=3", 1, 1),
+        ("cpu=7", &["cpu=4"], "cpu=3", 1, 0),
+        ("cpu=8", &["cpu=4"], "cpu=3", 2, 1),
+        ("memory=2Gi", &[], "", 1, 1),
+        ("memory=1Gi", &[], "", 1, 0),
+        ("pods=4", &[], "fake.com/vendor-a=1", 1, 0),
+        ("pods=5", &[], "fake.com/vendor-a=1", 1, 1),
+        // A resource that no type has limits nothing, and one that only some have excludes those alone.
+        ("example.com/none=0", &[], "", 2, 2),
+        ("fake.com/vendor-a=0", &[], "", 1, 1),
+        ("fake.com/vendor-a=0", &[], "fake.com/vendor-a=1", 1, 0),
+        ("nodes=2", &[], "", 3, 2),
+        ("nodes=2", &["cpu=4"], "", 3, 1),
+        ("nodes=2", &["cpu=4", "cpu=4"], "", 3, 0),
+        ("nodes=2", &["cpu=4", "cpu=4", "cpu=4"], "", 1, 0),
+        ("nodes=9 cpu=4", &[], "cpu=3", 2, 1),
+    ] {
+        let limited = Pool { limits: amounts(limits), ..pool("default") };
+        let nodes = there.iter().enumerate().map(|(at, capacity)| {
+            let mut node = node(&format!("n{at}"), "", capacity);
+            node.pool = Some("default".into());
+            node.allocatable = amounts("cpu=0");
+            node
+        });
+        let template = pod("web").labels("app=web").requests(requests);
+        let pods = replicas(count, &template.anti_affinity(HOSTNAME, "app=web"));
+        let plan = plan(&with_nodes(cluster(vec![limited], pods), nodes.collect()));
+        assert_eq!(plan.claims.len(), expect, "{limits} with {there:?}, {count} x {requests:?}");
+        assert_eq!(plan.failures.len(), count - expect);
+    }
+}
+
+#[test]
+fn a_limit_of_one_pool_leaves_the_next_alone() {
+    let full = Pool { limits: amounts("cpu=1"), weight: 1, ..pool("full") };
+    let plan = plan(&cluster(vec![full, pool("free")], vec![pod("web").build()]));
+    assert_eq!(plan.claims[0].pool.name, "free");
+}
+
+/// A claim of the pool whose node has yet to appear.
+fn in_flight(labels: &str) -> kerf_model::Node {
+    let mut coming = node("coming", labels, "cpu=4 memory=4Gi pods=5");
+    coming.labels.remove(HOSTNAME);
+    coming.claim = Some("coming".to_owned());
+    coming.pool = Some("default".to_owned());
+    coming.exists = false;
+    coming.initialized = false;
+    coming
+}
+
+#[test]
+fn claims_in_flight_are_filled_before_new_ones_open() {
+    let in_zone = || in_flight(&format!("{ZONE}=test-zone-2 kubernetes.io/arch=amd64"));
+    let tainted = || kerf_model::Node { taints: vec![taint("t:NoSchedule")], ..in_zone() };
+    let wary = || kerf_model::Node { taints: vec![taint("t:PreferNoSchedule")], ..in_zone() };
+    let busy = || {
+        let running = vec![
+            pod("old").requests("cpu=2").running().build(),
+            pod("server").host_port(80).running().build(),
+        ];
+        kerf_model::Node { pods: running, ..in_zone() }
+    };
+    let leaving = || kerf_model::Node { deleting: true, ..in_zone() };
+    for (what, there, template, count, reused, claims) in [
+        ("a pod", in_zone(), pod("web"), 1, 1, 0),
+        ("several", in_zone(), pod("web").requests("cpu=1"), 4, 4, 0),
+        ("more than fit", in_zone(), pod("web").requests("cpu=1"), 6, 4, 1),
+        ("tiny ones", in_zone(), pod("web").requests("cpu=1m memory=1Ki"), 5, 5, 0),
+        ("no more than it takes", in_zone(), pod("web").requests("cpu=1m"), 7, 5, 1),
+        ("its zone", in_zone(), pod("web").selector(&format!("{ZONE}=test-zone-2")), 1, 1, 0),
+        ("another zone", in_zone(), pod("web").selector(&format!("{ZONE}=test-zone-1")), 1, 0, 1),
+        ("another machine", in_zone(), pod("web").selector("kubernetes.io/arch=arm64"), 1, 0, 1),
+        ("too large", in_zone(), pod("web").requests("cpu=8"), 1, 0, 1),
+        ("beside others", busy(), pod("web").requests("cpu=2"), 1, 1, 0),
+        ("what others leave", busy(), pod("web").requests("cpu=3"), 1, 0, 1),
+        ("a port in use", busy(), pod("web").host_port(80), 1, 0, 1),
+        ("a free port", busy(), pod("web").host_port(81), 1, 1, 0),
+        ("one port for two", in_zone(), pod("web").host_port(80), 2, 1, 1),
+        ("on its way out", leaving(), pod("web"), 1, 0, 1),
+        ("a taint", tainted(), pod("web"), 1, 0, 1),
+        ("a tolerated taint", tainted(), pod("web").tolerates("t"), 1, 1, 0),
+        ("a soft taint", wary(), pod("web"), 1, 0, 1),
+    ] {
+        let snapshot = cluster(vec![pool("default")], replicas(count, &template));
+        let plan = plan(&with_nodes(snapshot, vec![there]));
+        let placed = plan.placements.iter().map(|placement| placement.pods.len()).sum::<usize>();
+        assert_eq!((placed, plan.claims.len()), (reused, claims), "{what}: {:?}", plan.failures);
+    }
+}
+
+#[test]
+fn one_initialised_node_is_chosen_among_a_hundred_others() {
+    let mut nodes: Vec<_> = (0..100)
+        .map(|at| kerf_model::Node { initialized: false, ..node(&format!("n{at:03}"), "", "") })
+        .collect();
+    nodes[57].initialized = true;
+    let plan = plan(&with_nodes(cluster(vec![], vec![pod("web").build()]), nodes));
+    assert_eq!(plan.placements[0].node.name, "n057");
+}
+
+#[test]
+fn packing_counts_everything_a_pod_takes() {
+    let container = |cpu: &str| k8s_openapi::serde_json::json!([{"name": "c", "resources": {"requests": {"cpu": cpu}}}]);
+    let overhead = k8s_openapi::serde_json::json!({"cpu": "2"});
+    let small = "small-instance-type";
+    let default = "default-instance-type";
+    let arm = "arm-instance-type";
+    for (what, template, count, expect) in [
+        ("nothing asked", pod("web"), 1, &[small][..]),
+        ("zero asked", pod("web").requests("cpu=0 memory=0"), 1, &[small]),
+        ("five small pods share", pod("web").requests("cpu=100m"), 5, &[small]),
+        ("the sixth needs another", pod("web").requests("cpu=100m"), 6, &[small, small]),
+        ("memory alone", pod("web").requests("memory=3Gi"), 1, &[default]),
+        (
+            "overhead of the runtime",
+            pod("web").requests("cpu=1").set("overhead", overhead),
+            1,
+            &[default],
+        ),
+        ("an init container", pod("web").set("initContainers", container("3")), 1, &[default]),
+        ("one larger than all", pod("web").set("initContainers", container("100")), 1, &[]),
+        ("what machines keep to themselves", pod("web").requests("cpu=2"), 1, &[default]),
+        ("more than four cores", pod("web").requests("cpu=4500m"), 1, &[arm]),
+        ("larger than any", pod("web").requests("memory=1Ti"), 1, &[]),
+        ("a device", pod("web").requests("fake.com/vendor-a=2"), 1, &["gpu-vendor-instance-type"]),
+        ("more devices than there are", pod("web").requests("fake.com/vendor-a=3"), 1, &[]),
+    ] {
+        let plan = plan(&cluster(vec![pool("default")], replicas(count, &template)));
+        assert_eq!(cheapest_types(&plan), expect, "{what}: {:?}", plan.failures);
+    }
+}
+
+#[test]
+fn dear_types_stay_among_the_choices() {
+    let plan = plan(&cluster(vec![pool("default")], vec![pod("web").build()]));
+    assert_eq!(plan.claims[0].instance_types.len(), default_types().len());
+}
+
+#[test]
+fn an_offering_may_bring_more_than_its_type() {
+    let with_override = |available: bool| {
+        let base = instance_type("base", "").build();
+        let mut offerings = base.offerings().to_vec();
+        offerings[1].capacity_override = Some(amounts("example.com/fast=1"));
+        offerings[1].available = available;
+        let requirements = base.requirements().clone();
+        let capacity = base.capacity().clone();
+        let overhead = base.overhead().clone();
+        kerf_model::InstanceType::new("base", requirements, offerings, capacity, overhead)
+    };
+    for (available, extra, expect) in [
+        (true, "", Some("test-zone-1")),
+        (true, "example.com/fast=1", Some("test-zone-2")),
+        (true, "example.com/fast=2", None),
+        (false, "example.com/fast=1", None),
+        (false, "", Some("test-zone-1")),
+    ] {
+        let pool =
+            Pool { instance_types: vec![with_override(available).into()], ..pool("default") };
+        // The offering with more is the only one of its kind: spot in the second zone.
+        let zone = expect.unwrap_or("test-zone-2");
+        let wish = format!("{ZONE} In {zone}; karpenter.sh/capacity-type In spot");
+        let plan =
+            plan(&cluster(vec![pool], vec![pod("web").requests(extra).requires(&wish).build()]));
+        assert_eq!(plan.claims.len(), usize::from(expect.is_some()), "{available} {extra:?}");
+    }
+}

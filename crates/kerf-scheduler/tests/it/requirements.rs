@@ -183,7 +183,25 @@ fn refusals_say_what_is_missing() {
             .contains("no instance type that meets the scheduling requirements and has a required offering has enough resources")
             || why(pod("web").requests("cpu=10").requires("kubernetes.io/arch In amd64")).contains("that has enough resources")
     );
-    let devices =
-        pod("web").set("resourceClaims", k8s_openapi::serde_json::json!([{"name": "gpu"}]));
-    assert!(why(devices).starts_with("it asks for devices"));
+}
+
+#[test]
+fn pods_that_claim_devices_are_refused_by_name() {
+    use k8s_openapi::serde_json::{Value, json};
+    let container = |claims: Value| json!([{"name": "c", "resources": {"claims": claims}}]);
+    let gpu = || json!([{"name": "gpu"}]);
+    for (what, web, refused) in [
+        ("the pod", pod("web").set("resourceClaims", gpu()), true),
+        ("a container", pod("web").set("containers", container(gpu())), true),
+        ("an init container", pod("web").set("initContainers", container(gpu())), true),
+        (
+            "empty lists",
+            pod("web").set("containers", container(json!([]))).set("resourceClaims", json!([])),
+            false,
+        ),
+    ] {
+        let plan = plan(&cluster(vec![pool("default")], vec![web.build(), pod("other").build()]));
+        assert_eq!(refusal(&plan, "web").starts_with("it asks for devices"), refused, "{what}");
+        assert_eq!(refusal(&plan, "other"), "", "{what}");
+    }
 }

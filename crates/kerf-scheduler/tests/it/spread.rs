@@ -356,3 +356,146 @@ fn a_refusal_tells_the_counts() {
          {test-zone-1: 2, test-zone-2: 0}, the node allows topology.kubernetes.io/zone In [test-zone-1]"
     );
 }
+
+#[test]
+fn later_pods_even_out_what_was_held_back() {
+    let zones = |counts: [usize; 3]| {
+        let counts: Vec<_> = ZONES.into_iter().zip(counts).collect();
+        running(&counts, "app=web")
+    };
+    for (there, pods, expect) in [
+        ([3, 3, 0], 1, &[1][..]),
+        ([3, 3, 1], 5, &[3, 1, 1]),
+        ([1, 1, 1], 3, &[1, 1, 1]),
+        ([5, 0, 0], 4, &[2, 2]),
+        ([0, 0, 0], 7, &[3, 2, 2]),
+        ([4, 1, 4], 3, &[3]),
+    ] {
+        let snapshot =
+            with_nodes(cluster(vec![roomy("a")], replicas(pods, &zonal(1))), zones(there));
+        let plan = plan(&snapshot);
+        assert!(plan.failures.is_empty(), "{there:?}: {:?}", plan.failures);
+        assert_eq!(spread_of(&plan, ZONE), expect, "{pods} pods beside {there:?}");
+    }
+}
+
+#[test]
+fn a_pinned_pool_is_one_domain_however_it_is_pinned() {
+    let label = || labels(&format!("{ZONE}=test-zone-1"));
+    let requirement = || requirements(&format!("{ZONE} In test-zone-1"));
+    for pool in [
+        Pool { labels: label(), ..roomy("a") },
+        Pool { requirements: requirement(), ..roomy("a") },
+        Pool { labels: label(), requirements: requirement(), ..roomy("a") },
+        Pool {
+            labels: label(),
+            requirements: requirements(&format!("{ZONE} Exists")),
+            ..roomy("a")
+        },
+    ] {
+        check(&cluster(vec![pool], replicas(4, &zonal(1))), ZONE, &[4]);
+    }
+}
+
+#[test]
+fn capacity_types_are_balanced_like_zones() {
+    let by = |more| web().spread_with(CAPACITY_TYPE, 1, "app=web", &more);
+    let only = |value: &str| by(json!({})).selector(&format!("{CAPACITY_TYPE}={value}"));
+    let at = |capacity_type: &str, count: usize| {
+        let mut node =
+            node(capacity_type, &format!("{CAPACITY_TYPE}={capacity_type}"), "cpu=0 pods=100");
+        node.pods = replicas(count, &pod(capacity_type).labels("app=web").running());
+        node
+    };
+    let subset = restricted("a", &format!("{CAPACITY_TYPE} In spot on-demand"));
+    let any = || vec![roomy("a")];
+    check(&cluster(vec![subset], replicas(4, &by(json!({})))), CAPACITY_TYPE, &[2, 2]);
+    check(
+        &with_nodes(cluster(any(), replicas(5, &by(json!({})))), vec![at("spot", 3)]),
+        CAPACITY_TYPE,
+        &[4, 1],
+    );
+    check(
+        &with_nodes(cluster(any(), replicas(1, &only("spot"))), vec![at("spot", 3)]),
+        CAPACITY_TYPE,
+        &[1],
+    );
+    let both = [replicas(5, &only("spot")), replicas(5, &only("on-demand").named("other"))];
+    check(&cluster(any(), both.concat()), CAPACITY_TYPE, &[5, 5]);
+    let unselective = by(json!({"labelSelector": null}));
+    assert_eq!(plan(&cluster(any(), replicas(3, &unselective))).claims.len(), 1);
+    let least = by(json!({"minDomains": 3}));
+    check(&cluster(any(), replicas(4, &least)), CAPACITY_TYPE, &[1, 1]);
+}
+
+#[test]
+fn constraints_on_capacity_type_and_host_hold_together() {
+    let both = || web().spread(CAPACITY_TYPE, 1, "app=web").spread(HOSTNAME, 3, "app=web");
+    for (count, expect) in [(2, [1, 1]), (5, [3, 2]), (10, [5, 5]), (21, [11, 10])] {
+        let plan = plan(&cluster(vec![roomy("a")], replicas(count, &both())));
+        assert_eq!(spread_of(&plan, CAPACITY_TYPE), expect);
+        assert!(spread_of(&plan, HOSTNAME)[0] <= 3);
+    }
+    let zonal_too = || web().spread(CAPACITY_TYPE, 1, "app=web").spread(ZONE, 1, "app=web");
+    // Spot is to be had in two of the three zones.
+    for count in 1..=10 {
+        let plan = plan(&cluster(vec![roomy("a")], replicas(count, &zonal_too())));
+        let counts = spread_of(&plan, CAPACITY_TYPE);
+        assert!(counts[0] - counts.get(1).unwrap_or(&0) <= 1, "{count}: {counts:?}");
+    }
+}
+
+#[test]
+fn two_constraints_over_other_pods_depend_on_each_other() {
+    let one = |app: &str, other: &str| {
+        let labels = format!("app={app}");
+        replicas(
+            3,
+            &pod(app).labels(&labels).requests("cpu=1").spread(ZONE, 1, &labels).spread(
+                ZONE,
+                1,
+                &format!("app={other}"),
+            ),
+        )
+    };
+    let plan = plan(&cluster(vec![roomy("a")], [one("a", "b"), one("b", "a")].concat()));
+    assert!(plan.failures.is_empty(), "{:?}", plan.failures);
+    assert_eq!(spread_of(&plan, ZONE), [2, 2, 2]);
+}
+
+#[test]
+fn pools_with_taints_of_their_own_share_domains() {
+    let of = |name: &str, zones: &str| {
+        let taints = vec![taint(&format!("{name}:NoSchedule"))];
+        Pool { taints, ..restricted(name, &format!("{ZONE} In {zones}")) }
+    };
+    let pools =
+        || vec![of("red", "test-zone-1 test-zone-2"), of("blue", "test-zone-2 test-zone-3")];
+    for (tolerated, policy, count, expect) in [
+        (&["red"][..], "Honor", 4, &[2, 2][..]),
+        (&["blue"], "Honor", 4, &[2, 2]),
+        (&["red", "blue"], "Honor", 6, &[2, 2, 2]),
+        // Zone 3 is out of reach and holds its zero against the others.
+        (&["red"], "Ignore", 4, &[1, 1]),
+        (&["blue"], "Ignore", 4, &[1, 1]),
+        (&[], "Honor", 2, &[]),
+    ] {
+        let template = tolerated.iter().fold(web(), |pod, key| pod.tolerates(key));
+        let template =
+            template.spread_with(ZONE, 1, "app=web", &json!({"nodeTaintsPolicy": policy}));
+        check(&cluster(pools(), replicas(count, &template)), ZONE, expect);
+    }
+}
+
+#[test]
+fn a_lone_pod_needs_no_company() {
+    for more in [
+        json!({"labelSelector": null}),
+        json!({"labelSelector": {}}),
+        json!({}),
+        json!({"minDomains": 1}),
+    ] {
+        let one = web().spread_with(ZONE, 1, "app=web", &more).build();
+        assert_eq!(plan(&cluster(vec![roomy("a")], vec![one])).claims.len(), 1, "{more}");
+    }
+}

@@ -178,3 +178,81 @@ fn host_ports_conflict_on_nodes_and_claims() {
     assert_eq!((plan_nodes.placements.len(), plan_nodes.claims.len()), (1, 1));
     assert_eq!(plan_nodes.placements[0].node.name, "m");
 }
+
+#[test]
+fn alternatives_of_volumes_meet_other_rules() {
+    let two_zones = || vec![zones(&["test-zone-1"]), zones(&["test-zone-2"])];
+    let spot = || Requirements::new([Requirement::is_in("karpenter.sh/capacity-type", ["spot"])]);
+    let taken = |zone: &str| {
+        let mut node = node("n", &format!("{ZONE}={zone}"), "cpu=0");
+        node.pods = vec![pod("old").labels("app=web").running().build()];
+        node
+    };
+    let check = |terms: Vec<Requirements>, template: PodSpec, nodes, expect: Option<&str>| {
+        let storage = storage(&[], &[("v", terms)]);
+        let pods = vec![template.volume("v").build()];
+        let snapshot = with_nodes(cluster(vec![pool("default")], pods), nodes);
+        let plan = plan(&with_storage(snapshot, storage));
+        let zone = plan.claims.first().map(|claim| {
+            claim
+                .requirements
+                .get(ZONE)
+                .and_then(Requirement::only_value)
+                .unwrap_or("any")
+                .to_owned()
+        });
+        assert_eq!(zone.as_deref(), expect, "{:?}", plan.failures);
+    };
+    let apart = || pod("web").labels("app=web").anti_affinity(ZONE, "app=web");
+    check(two_zones(), apart(), vec![], Some("test-zone-1"));
+    check(two_zones(), apart(), vec![taken("test-zone-1")], Some("test-zone-2"));
+    check(vec![zones(&["test-zone-1"])], apart(), vec![taken("test-zone-1")], None);
+    // The free alternative of a local volume: wherever the pod goes, there will be another one.
+    check(vec![zones(&["nowhere"]), Requirements::default()], pod("web"), vec![], Some("any"));
+    check(vec![Requirements::default()], pod("web"), vec![], Some("any"));
+    check(
+        vec![zones(&["test-zone-3"]).merged(&spot()), zones(&["test-zone-2"]).merged(&spot())],
+        pod("web"),
+        vec![],
+        Some("test-zone-2"),
+    );
+    check(vec![zones(&["test-zone-3"]).merged(&spot())], pod("web"), vec![], None);
+    check(
+        two_zones(),
+        pod("web").prefers(1, &format!("{ZONE} In test-zone-2")),
+        vec![],
+        Some("test-zone-2"),
+    );
+    check(
+        two_zones(),
+        pod("web").prefers(1, &format!("{ZONE} In test-zone-3")),
+        vec![],
+        Some("test-zone-1"),
+    );
+}
+
+#[test]
+fn two_volumes_a_pod_fill_a_node_of_ten() {
+    let names: Vec<_> = (0..12).map(|at| format!("v{at:02}")).collect();
+    let volumes: Vec<_> = names.iter().map(|name| (name.as_str(), vec![])).collect();
+    let mut one = node("n", "", "cpu=100 pods=100");
+    one.volume_limits = [("csi.test".to_owned(), 10)].into();
+    let mounts =
+        |at: usize| pod(&format!("p{at}")).volume(&names[2 * at]).volume(&names[2 * at + 1]);
+    let pods = (0..6).map(|at| mounts(at).build()).collect();
+    let snapshot = with_nodes(cluster(vec![pool("default")], pods), vec![one.clone()]);
+    let plan_two = plan(&with_storage(snapshot, storage(&[], &volumes)));
+    assert_eq!((plan_two.placements[0].pods.len(), plan_two.claims.len()), (5, 1));
+    // The same claim for everybody is one volume.
+    let shared = replicas(100, &pod("p").volume("v00"));
+    let snapshot = with_nodes(cluster(vec![], shared), vec![one.clone()]);
+    assert_eq!(plan(&with_storage(snapshot, storage(&[], &volumes))).placements[0].pods.len(), 100);
+    // What no driver attaches has no limit: a share of a file server, for instance.
+    let mut by_hand = storage(&[], &volumes);
+    for volume in by_hand.volumes.values_mut() {
+        volume.driver = None;
+    }
+    let pods = (0..6).map(|at| mounts(at).build()).collect();
+    let snapshot = with_nodes(cluster(vec![], pods), vec![one]);
+    assert_eq!(plan(&with_storage(snapshot, by_hand)).placements[0].pods.len(), 6);
+}

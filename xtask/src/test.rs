@@ -77,8 +77,9 @@ fn control_plane_tests() -> Tally {
     let selection: Vec<_> = selection.iter().map(String::as_str).collect();
     match control_plane::binaries() {
         Ok(_) => {
-            // Each test may run a cluster of its own, of half a gigabyte.
-            let threads = thread::available_parallelism().map_or(2, usize::from).min(4).to_string();
+            // They mostly wait; but each may run a cluster of its own, of half a gigabyte.
+            let cores = thread::available_parallelism().map_or(2, usize::from);
+            let threads = (2 * cores).min(8).to_string();
             tests(&selection, &["--test-threads", &threads])
         }
         Err(error @ BinariesError::NotFound(_)) => {

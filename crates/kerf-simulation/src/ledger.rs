@@ -235,10 +235,11 @@ impl Ledger {
         if first_told {
             let reason = reason.unwrap_or("deleted").to_owned();
             let told = format!(
-                "{key} ({}, {} per hour, {} pods) goes: {reason}",
+                "{key} ({}, {} per hour, {} pod{}) goes: {reason}",
                 node.place.instance_type,
                 dollars(node.price),
-                node.pods
+                node.pods,
+                if node.pods == 1 { "" } else { "s" },
             );
             node.reason = Some(reason);
             let at = self.counted_until;

@@ -43,10 +43,16 @@ use tokio::task::AbortHandle;
 
 /// Which parts of a cluster are there.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a part of its own that a cluster has or has not"
+)]
 pub struct Actors {
     /// `None`: nodes and pods stay as they are written.
     pub kubelets: Option<KubeletSettings>,
     pub scheduler: bool,
+    /// Whether the scheduler ends pods to make room for those of higher priority.
+    pub preemption: bool,
     /// Controllers of workloads: deployments and the like, jobs, the status of disruption budgets, and volumes.
     pub workloads: bool,
     /// Taints by condition, eviction by taint, and the collection of what has lost its
@@ -55,11 +61,12 @@ pub struct Actors {
 }
 
 impl Default for Actors {
-    /// A whole cluster.
+    /// A whole cluster, in which no pod is ended for another.
     fn default() -> Self {
         Self {
             kubelets: Some(KubeletSettings::default()),
             scheduler: true,
+            preemption: false,
             workloads: true,
             upkeep: true,
         }
@@ -116,7 +123,7 @@ impl Testbed {
         if actors.scheduler {
             // A stream of its own, whatever else draws from the seed.
             let random = Random::seeded(self.seed() ^ 0x5c4e_d01e);
-            running.start(scheduler::Scheduler::new(random));
+            running.start(scheduler::Scheduler::new(random, actors.preemption));
         }
         if actors.workloads {
             running.control(deployment::Deployments::default());

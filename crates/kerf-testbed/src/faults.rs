@@ -158,6 +158,11 @@ impl Faults {
         self.add(matching, fault, When::Between(1, count));
     }
 
+    /// The `nth` call from now on that matches, counted from 1, and all after it meet the fault.
+    pub fn from_call(&self, nth: u64, matching: Matching, fault: Fault) {
+        self.add(matching, fault, When::Between(nth, u64::MAX));
+    }
+
     /// Lets `calls` more calls through and answers none after them, as if the client's process had died there.
     pub fn stop_after(&self, calls: u64) {
         let mut plan = self.plan();

@@ -4,6 +4,8 @@
 
 #[path = "actors/harness.rs"]
 mod harness;
+#[path = "common/objects.rs"]
+mod objects;
 #[path = "actors/repeatable.rs"]
 mod repeatable;
 #[path = "actors/scheduling.rs"]

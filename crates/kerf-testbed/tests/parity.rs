@@ -11,6 +11,6 @@ use kerf_testbed::actors::Actors;
 #[tokio::test(start_paused = true)]
 async fn the_actors_do_as_the_real_ones_do() {
     let testbed = Testbed::builder().seed(7).start().unwrap();
-    let _actors = testbed.start_actors(Actors::default());
+    let _actors = testbed.start_actors(Actors { preemption: true, ..Actors::default() });
     suite::run(testbed.client()).await;
 }

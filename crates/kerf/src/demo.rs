@@ -88,7 +88,9 @@ fn perform(options: &DemoOptions) -> Result<(), DemoError> {
         };
         io::stdout().write_all(text.as_bytes())?;
         match server {
-            Some(server) if !stop.is_cancelled() => stay(&mut play, &server, &stop).await,
+            Some(server) if !stop.is_cancelled() => {
+                stay(&mut play, &server, options.json, &stop).await
+            }
             _ => Ok(()),
         }
     })
@@ -126,15 +128,28 @@ async fn tell_story(
     Ok(())
 }
 
-/// Keeps the cluster up in real time.
-async fn stay(play: &mut Play, server: &Server, stop: &CancellationToken) -> Result<(), DemoError> {
-    println!("\n{}\nThe cluster stays up in real time until Ctrl-C.", server.invitation());
+/// Keeps the cluster up in real time. Where a program reads standard output, nothing more is printed there.
+async fn stay(
+    play: &mut Play,
+    server: &Server,
+    is_read: bool,
+    stop: &CancellationToken,
+) -> Result<(), DemoError> {
+    let stays = "The cluster stays up in real time until Ctrl-C.";
+    let invitation = format!("\n{}\n{stays}\n", server.invitation());
+    if is_read {
+        eprint!("{invitation}");
+    } else {
+        io::stdout().write_all(invitation.as_bytes())?;
+    }
     tokio::time::resume();
     let mut lines = lines::Lines::after(play);
     while !stop.is_cancelled() {
         let next = play.elapsed() + FRAME;
         play.until(next).await?;
-        lines.print(play, &mut io::stdout().lock())?;
+        if !is_read {
+            lines.print(play, &mut io::stdout().lock())?;
+        }
     }
     Ok(())
 }

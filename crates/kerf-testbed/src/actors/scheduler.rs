@@ -1,10 +1,11 @@
 //! The default scheduler: puts pods on nodes that exist, and says why where it cannot.
 //!
-//! It knows nothing of what Kerf has planned. Preemption is not part of it.
+//! It knows nothing of what Kerf has planned.
 
 mod demand;
 mod filter;
 mod floor;
+mod preemption;
 mod score;
 mod volumes;
 
@@ -20,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kerf_model::selector::LabelTest;
 use kerf_model::{Labels, Selector};
+use preemption::Nomination;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -42,6 +44,9 @@ pub(super) struct Scheduler {
     floor: Floor,
     lanes: Lanes,
     random: Random,
+    preempts: bool,
+    /// Pods for which room is being made, and where.
+    nominated: BTreeMap<Arc<str>, Nomination>,
     waiting: BTreeMap<Arc<str>, Waiting>,
     /// To be tried now, by priority and age.
     active: BTreeSet<(Reverse<i64>, u64, Arc<str>)>,
@@ -67,11 +72,13 @@ struct Waiting {
 }
 
 impl Scheduler {
-    pub(super) fn new(random: Random) -> Self {
+    pub(super) fn new(random: Random, preempts: bool) -> Self {
         Self {
             floor: Floor::default(),
             lanes: Lanes::default(),
             random,
+            preempts,
+            nominated: BTreeMap::new(),
             waiting: BTreeMap::new(),
             active: BTreeSet::new(),
             later: BTreeSet::new(),
@@ -138,6 +145,7 @@ impl Scheduler {
     }
 
     fn stop_waiting(&mut self, key: &Arc<str>) {
+        self.nominated.remove(key);
         if let Some(waiting) = self.waiting.remove(key) {
             self.active.remove(&(Reverse(waiting.priority), waiting.number, key.clone()));
         }
@@ -178,7 +186,7 @@ impl Scheduler {
         }
         let volumes = Volumes::of(&pod.value, desk);
         let chosen = match &volumes {
-            Ok(volumes) => self.choose(&demand, volumes),
+            Ok(volumes) => self.choose_beside_promises(key, &pod.value, &demand, volumes),
             Err(why) => Err(format!("0/{} nodes are available: {why}.", self.floor.order().len())),
         };
         match chosen {
@@ -191,11 +199,15 @@ impl Scheduler {
                     let uid = meta::uid(&pod.value);
                     self.floor.put_pod(key, uid, &node, &Arc::new(demand), false);
                     self.waiting.remove(key);
+                    self.nominated.remove(key);
                     self.moved = true;
                 }
             }
             Err(message) => {
                 refuse(key, &pod, &message, desk);
+                if let (true, Ok(volumes)) = (self.preempts, &volumes) {
+                    self.make_room(key, &demand, volumes, desk);
+                }
                 if let Some(waiting) = self.waiting.get_mut(key) {
                     let backoff = FIRST_BACKOFF * (1 << waiting.attempts.min(4));
                     waiting.attempts += 1;

@@ -39,7 +39,7 @@ pub(crate) struct Resource {
     pub(crate) returned_on_delete: bool,
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) selectable_fields: Vec<String>,
-    pub(crate) custom: Option<CustomSchema>,
+    pub(crate) custom: Option<Arc<CustomSchema>>,
 }
 
 #[derive(Clone, Debug)]
@@ -306,7 +306,7 @@ impl Resources {
                         meta::text(field, &["jsonPath"]).trim_start_matches('.').to_owned()
                     })
                     .collect(),
-                custom: Some(CustomSchema::compile(version)?),
+                custom: Some(CustomSchema::shared(version)?),
             });
         }
         Ok(())

@@ -6,6 +6,7 @@ use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
 #[path = "schema/validate.rs"]
@@ -35,7 +36,21 @@ pub(crate) struct CustomSchema {
 }
 
 impl CustomSchema {
-    pub(crate) fn compile(version: &Value) -> Result<Self, SchemaError> {
+    /// The version of a CRD, compiled by whoever needed it first: a test program starts a hundred clusters with the same
+    /// rules and patterns.
+    pub(crate) fn shared(version: &Value) -> Result<Arc<Self>, SchemaError> {
+        static COMPILED: Mutex<BTreeMap<String, Arc<CustomSchema>>> = Mutex::new(BTreeMap::new());
+        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = version.to_string();
+        if let Some(known) = compiled.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let schema = Arc::new(Self::compile(version)?);
+        compiled.insert(key, Arc::clone(&schema));
+        Ok(schema)
+    }
+
+    fn compile(version: &Value) -> Result<Self, SchemaError> {
         let schema = &version["schema"]["openAPIV3Schema"];
         if !schema.is_object() {
             return Err(SchemaError::Missing(meta::text(version, &["name"]).to_owned()));

@@ -1,15 +1,13 @@
 //! A cluster to try things on, and the objects to try them with.
 
+use crate::objects::Objects;
+pub(crate) use crate::objects::{condition, is_running, name_of, names, text};
+use k8s_openapi::api::core::v1::Pod;
 use kerf_testbed::Testbed;
 use kerf_testbed::actors::{Actors, Running};
-use kube::Client;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams,
-    PostParams,
-};
-use kube::core::GroupVersionKind;
+use kube::api::{Api, DeleteParams, EvictParams};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Long enough for anything that happens at all.
@@ -18,7 +16,15 @@ const LIMIT: Duration = Duration::from_hours(1);
 pub(crate) struct Cluster {
     pub(crate) testbed: Testbed,
     pub(crate) actors: Running,
-    client: Client,
+    objects: Objects,
+}
+
+impl Deref for Cluster {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
 }
 
 impl Cluster {
@@ -29,57 +35,13 @@ impl Cluster {
     pub(crate) fn with(actors: Actors) -> Self {
         let testbed = Testbed::builder().seed(7).start().unwrap();
         let actors = testbed.start_actors(actors);
-        let client = testbed.client();
-        Self { testbed, actors, client }
-    }
-
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let (group, namespaced) = match kind {
-            "Node" | "Namespace" | "PersistentVolume" => ("", false),
-            "StorageClass" | "VolumeAttachment" => ("storage.k8s.io", false),
-            "Pod" | "ConfigMap" | "Event" | "PersistentVolumeClaim" => ("", true),
-            "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => ("apps", true),
-            "Job" | "CronJob" => ("batch", true),
-            "PodDisruptionBudget" => ("policy", true),
-            _ => panic!("no tests with {kind} so far"),
-        };
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        if namespaced {
-            Api::default_namespaced_with(self.client.clone(), &resource)
-        } else {
-            Api::all_with(self.client.clone(), &resource)
-        }
-    }
-
-    pub(crate) async fn create(&self, kind: &str, object: Value) -> Value {
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let created = self.api(kind).create(&PostParams::default(), &object).await.unwrap();
-        serde_json::to_value(created).unwrap()
-    }
-
-    pub(crate) async fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let found = self.api(kind).get_opt(name).await.unwrap();
-        found.map(|object| serde_json::to_value(object).unwrap())
-    }
-
-    pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
-        let list = self.api(kind).list(&ListParams::default()).await.unwrap();
-        list.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
-    }
-
-    pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) {
-        let params = PatchParams::default();
-        self.api(kind).patch(name, &params, &Patch::Merge(patch)).await.unwrap();
-    }
-
-    pub(crate) async fn delete(&self, kind: &str, name: &str, params: DeleteParams) {
-        self.api(kind).delete(name, &params).await.unwrap();
+        let objects = Objects::new(testbed.client(), "default");
+        Self { testbed, actors, objects }
     }
 
     /// Whether the eviction was granted.
     pub(crate) async fn evict(&self, pod: &str) -> bool {
-        use k8s_openapi::api::core::v1::Pod;
-        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(self.testbed.client());
         match pods.evict(pod, &EvictParams::default()).await {
             Ok(_) => true,
             Err(kube::Error::Api(status)) if status.code == 429 => false,
@@ -97,12 +59,6 @@ impl Cluster {
         tokio::time::sleep(time).await;
     }
 
-    pub(crate) async fn pods(&self, app: &str) -> Vec<Value> {
-        let mut pods = self.list("Pod").await;
-        pods.retain(|pod| pod["metadata"]["labels"]["app"] == app);
-        pods
-    }
-
     pub(crate) async fn running(&self, app: &str) -> usize {
         self.pods(app).await.iter().filter(|pod| is_running(pod)).count()
     }
@@ -118,18 +74,9 @@ impl Cluster {
 
     pub(crate) async fn until_gone(&self, kind: &str, name: &str) {
         self.until(&format!("{kind} {name} is gone"), async || {
-            self.get(kind, name).await.is_none()
+            self.find(kind, name).await.is_none()
         })
         .await;
-    }
-
-    /// How many pods of an app are on each node.
-    pub(crate) async fn by_node(&self, app: &str) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for pod in self.pods(app).await {
-            *counts.entry(node_of(&pod).to_owned()).or_default() += 1;
-        }
-        counts
     }
 
     pub(crate) async fn add_nodes(&self, names: &[&str]) {
@@ -140,34 +87,15 @@ impl Cluster {
 
     pub(crate) async fn until_ready(&self, node: &str) {
         self.until(&format!("node {node} is ready"), async || {
-            let node = self.get("Node", node).await.unwrap();
-            condition(&node, "Ready") == "True" && node["spec"]["taints"].is_null()
+            let node = self.get("Node", node).await;
+            condition(&node, "Ready")["status"] == "True" && node["spec"]["taints"].is_null()
         })
         .await;
     }
 }
 
-pub(crate) fn is_running(pod: &Value) -> bool {
-    pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
-}
-
 pub(crate) fn node_of(pod: &Value) -> &str {
-    pod["spec"]["nodeName"].as_str().unwrap_or_default()
-}
-
-pub(crate) fn name_of(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
-}
-
-pub(crate) fn names(objects: &[Value]) -> Vec<&str> {
-    objects.iter().map(name_of).collect()
-}
-
-/// The status of a condition; empty where there is none.
-pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
-    let list = object["status"]["conditions"].as_array();
-    let found = list.into_iter().flatten().find(|condition| condition["type"] == kind);
-    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+    text(pod, "/spec/nodeName")
 }
 
 /// A fake node with 4 CPUs, 16 GiB and room for 20 pods.

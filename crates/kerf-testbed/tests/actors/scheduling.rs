@@ -1,6 +1,7 @@
 //! Where the scheduler puts pods, and what it says when it cannot.
 
 use crate::harness::{Cluster, name_of, node, node_of, pod, with, workload};
+use kerf_testbed::actors::{Actors, NEVER_ENDS};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -10,7 +11,7 @@ async fn refusal(cluster: &Cluster, name: &str) -> String {
     let mut message = String::new();
     cluster
         .until(&format!("the scheduler speaks of {name}"), async || {
-            let pod = cluster.get("Pod", name).await.unwrap();
+            let pod = cluster.get("Pod", name).await;
             let list = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let scheduled = list.iter().find(|c| c["type"] == "PodScheduled");
             let Some(scheduled) = scheduled.filter(|c| c["reason"] == "Unschedulable") else {
@@ -42,7 +43,7 @@ async fn a_pod_that_does_not_fit_says_why_and_is_bound_when_a_node_comes() {
     let large = json!({ "capacity": large, "allocatable": large });
     cluster.create("Node", with(node("large"), "status", large)).await;
     cluster.until_running("big", 1).await;
-    assert_eq!(node_of(&cluster.get("Pod", "big").await.unwrap()), "large");
+    assert_eq!(node_of(&cluster.get("Pod", "big").await), "large");
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,9 +70,10 @@ async fn check(
     cluster.create("Node", with(node("a"), node_path, node_value.clone())).await;
     cluster
         .until("the node is ready", async || {
-            let node = cluster.get("Node", "a").await.unwrap();
+            let node = cluster.get("Node", "a").await;
             let taints = node["spec"]["taints"].to_string();
-            crate::harness::condition(&node, "Ready") == "True" && !taints.contains("not-ready")
+            crate::harness::condition(&node, "Ready")["status"] == "True"
+                && !taints.contains("not-ready")
         })
         .await;
     cluster.create("Pod", with(pod("p", "p", "1"), pod_path, pod_value.clone())).await;
@@ -276,7 +278,7 @@ async fn anti_affinity_keeps_pods_apart_from_both_sides() {
         )
         .await;
     cluster.until_running("hermit", 1).await;
-    let home = node_of(&cluster.get("Pod", "hermit").await.unwrap()).to_owned();
+    let home = node_of(&cluster.get("Pod", "hermit").await).to_owned();
     let there = json!({ "kubernetes.io/hostname": home });
     cluster.create("Pod", with(pod("crowd", "crowd", "1"), "spec.nodeSelector", there)).await;
     assert_eq!(
@@ -307,7 +309,7 @@ async fn affinity_brings_pods_together() {
     let home = json!({ "kubernetes.io/hostname": "b1" });
     cluster.create("Pod", with(pod("leader", "leader", "1"), "spec.nodeSelector", home)).await;
     cluster.until_running("follower", 1).await;
-    assert_eq!(node_of(&cluster.get("Pod", "follower").await.unwrap()), "b1");
+    assert_eq!(node_of(&cluster.get("Pod", "follower").await), "b1");
     // The first of those that want to be together may go anywhere; the rest follow it.
     let mut flock = workload("flock", Some(3));
     flock["spec"]["template"]["spec"]["affinity"] = with_app("flock");
@@ -339,7 +341,7 @@ async fn preferences_decide_between_nodes_that_fit() {
     cluster.patch("Node", "a1", json!({ "spec": { "taints": taint } })).await;
     cluster.create("Pod", pod("picky", "picky", "1")).await;
     cluster.until_running("picky", 1).await;
-    assert_eq!(node_of(&cluster.get("Pod", "picky").await.unwrap()), "a2");
+    assert_eq!(node_of(&cluster.get("Pod", "picky").await), "a2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,8 +370,43 @@ async fn pods_of_others_and_gated_pods_are_left_alone() {
     let gates = json!([{ "name": "example.com/wait" }]);
     cluster.create("Pod", with(pod("gated", "gated", "1"), "spec.schedulingGates", gates)).await;
     cluster.pass(Duration::from_mins(10)).await;
-    assert_eq!(node_of(&cluster.get("Pod", "other").await.unwrap()), "");
-    assert_eq!(node_of(&cluster.get("Pod", "gated").await.unwrap()), "");
+    assert_eq!(node_of(&cluster.get("Pod", "other").await), "");
+    assert_eq!(node_of(&cluster.get("Pod", "gated").await), "");
     cluster.patch("Pod", "gated", json!({ "spec": { "schedulingGates": null } })).await;
     cluster.until_running("gated", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_that_was_made_for_a_pod_is_not_given_to_another() {
+    let cluster = Cluster::with(Actors { preemption: true, ..Actors::default() });
+    cluster.add_nodes(&["a"]).await;
+    let low = with(pod("low", "low", "3"), "metadata.annotations", json!({ NEVER_ENDS: "true" }));
+    cluster.create("Pod", low).await;
+    cluster.until_running("low", 1).await;
+    let critical =
+        with(pod("high", "high", "3"), "spec.priorityClassName", "system-node-critical".into());
+    cluster.create("Pod", critical).await;
+    cluster
+        .until("room is promised", async || {
+            cluster.get("Pod", "high").await["status"]["nominatedNodeName"] == "a"
+        })
+        .await;
+    cluster.create("Pod", pod("quick", "quick", "2")).await;
+    cluster.pass(Duration::from_mins(1)).await;
+    cluster.delete("Pod", "low", DeleteParams::default().grace_period(0)).await;
+    cluster.until_running("high", 1).await;
+    assert_eq!(node_of(&cluster.get("Pod", "quick").await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_ended_for_another_unless_that_is_asked_for() {
+    let cluster = Cluster::start();
+    cluster.add_nodes(&["a"]).await;
+    cluster.create("Pod", pod("low", "low", "3")).await;
+    cluster.until_running("low", 1).await;
+    let high =
+        with(pod("high", "high", "3"), "spec.priorityClassName", "system-node-critical".into());
+    cluster.create("Pod", high).await;
+    cluster.pass(Duration::from_hours(1)).await;
+    assert_eq!((cluster.running("low").await, cluster.running("high").await), (1, 0));
 }

@@ -31,7 +31,7 @@ async fn budgets_count_what_may_be_disrupted() {
         cluster.until_running("web", 4).await;
         cluster
             .until(&format!("{spec} allows {allowed} of 4"), async || {
-                let budget = cluster.get("PodDisruptionBudget", "web").await.unwrap();
+                let budget = cluster.get("PodDisruptionBudget", "web").await;
                 let status = &budget["status"];
                 status["currentHealthy"] == 4
                     && status["expectedPods"] == 4
@@ -51,7 +51,7 @@ async fn a_budget_follows_its_pods() {
     let allowed = async |count: i64| {
         cluster
             .until(&format!("{count} disruptions are allowed"), async || {
-                let budget = cluster.get("PodDisruptionBudget", "web").await.unwrap();
+                let budget = cluster.get("PodDisruptionBudget", "web").await;
                 budget["status"]["disruptionsAllowed"] == count
             })
             .await;
@@ -104,24 +104,25 @@ async fn pods_of_a_dead_node_are_evicted_and_replaced() {
     cluster.actors.kill_node("a");
     cluster
         .until("the node is unreachable", async || {
-            let node = cluster.get("Node", "a").await.unwrap();
+            let node = cluster.get("Node", "a").await;
             let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
             let effects: Vec<_> = taints
                 .iter()
                 .filter(|taint| taint["key"] == "node.kubernetes.io/unreachable")
                 .filter_map(|taint| taint["effect"].as_str())
                 .collect();
-            condition(&node, "Ready") == "Unknown" && effects == ["NoSchedule", "NoExecute"]
+            condition(&node, "Ready")["status"] == "Unknown"
+                && effects == ["NoSchedule", "NoExecute"]
         })
         .await;
     assert_eq!(died.elapsed().as_secs(), 50);
     let pods = cluster.pods("web").await;
-    assert!(pods.iter().all(|pod| condition(pod, "Ready") == "False"));
+    assert!(pods.iter().all(|pod| condition(pod, "Ready")["status"] == "False"));
     cluster
         .until("two run on b", async || {
             let pods = cluster.pods("web").await;
             pods.iter()
-                .filter(|pod| node_of(pod) == "b" && condition(pod, "Ready") == "True")
+                .filter(|pod| node_of(pod) == "b" && condition(pod, "Ready")["status"] == "True")
                 .count()
                 == 2
         })
@@ -143,13 +144,13 @@ async fn a_node_that_comes_back_keeps_its_pods() {
     let before = cluster.pods("web").await;
     cluster.actors.kill_node("a");
     cluster.pass(Duration::from_mins(3)).await;
-    assert_eq!(condition(&cluster.get("Node", "a").await.unwrap(), "Ready"), "Unknown");
+    assert_eq!(condition(&cluster.get("Node", "a").await, "Ready")["status"], "Unknown");
     cluster.actors.revive_node("a");
     cluster.until_ready("a").await;
     cluster.pass(Duration::from_mins(10)).await;
     let after = cluster.pods("web").await;
     assert_eq!(names(&after), names(&before));
-    assert!(after.iter().all(|pod| condition(pod, "Ready") == "True"));
+    assert!(after.iter().all(|pod| condition(pod, "Ready")["status"] == "True"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,9 +178,9 @@ async fn a_pod_that_will_not_end_stays_until_it_is_forced() {
     cluster.until_running("stuck", 1).await;
     cluster.delete("Pod", "stuck", DeleteParams::default()).await;
     cluster.pass(Duration::from_hours(1)).await;
-    assert!(cluster.get("Pod", "stuck").await.is_some());
+    assert!(cluster.find("Pod", "stuck").await.is_some());
     cluster.delete("Pod", "stuck", DeleteParams::default().grace_period(0)).await;
-    assert!(cluster.get("Pod", "stuck").await.is_none());
+    assert!(cluster.find("Pod", "stuck").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,7 +195,7 @@ async fn what_is_owned_goes_with_its_owner() {
             .until("everything is gone", async || {
                 let pods = cluster.pods("web").await;
                 let sets = cluster.list("ReplicaSet").await;
-                let deployment = cluster.get("Deployment", "web").await;
+                let deployment = cluster.find("Deployment", "web").await;
                 let foreground =
                     params.propagation_policy == DeleteParams::foreground().propagation_policy;
                 if foreground && !pods.is_empty() {
@@ -261,10 +262,10 @@ async fn a_node_is_tainted_until_it_is_ready() {
     let cluster = Cluster::start();
     cluster.add_nodes(&["a"]).await;
     cluster.create("Pod", pod("early", "early", "1")).await;
-    let node = cluster.get("Node", "a").await.unwrap();
+    let node = cluster.get("Node", "a").await;
     assert_eq!(node["spec"]["taints"][0]["key"], "node.kubernetes.io/not-ready");
     cluster.pass(Duration::from_millis(900)).await;
-    assert_eq!(node_of(&cluster.get("Pod", "early").await.unwrap()), "");
+    assert_eq!(node_of(&cluster.get("Pod", "early").await), "");
     cluster.until_ready("a").await;
     cluster.until_running("early", 1).await;
 }

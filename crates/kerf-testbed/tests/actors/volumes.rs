@@ -38,14 +38,14 @@ fn by_hand(mode: &str) -> Value {
 }
 
 async fn phase(cluster: &Cluster, kind: &str, name: &str) -> String {
-    let object = cluster.get(kind, name).await.unwrap();
+    let object = cluster.get(kind, name).await;
     object["status"]["phase"].as_str().unwrap_or_default().to_owned()
 }
 
 async fn refused_with(cluster: &Cluster, pod: &str, message: &str) {
     cluster
         .until(&format!("pod {pod} is refused with {message:?}"), async || {
-            let pod = cluster.get("Pod", pod).await.unwrap();
+            let pod = cluster.get("Pod", pod).await;
             let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
             let mut said = conditions.filter_map(|one| one["message"].as_str());
             said.any(|said| said.contains(message))
@@ -93,7 +93,7 @@ async fn a_claim_takes_the_smallest_volume_that_will_do() {
             phase(&cluster, "PersistentVolumeClaim", "data").await == "Bound"
         })
         .await;
-    let claim = cluster.get("PersistentVolumeClaim", "data").await.unwrap();
+    let claim = cluster.get("PersistentVolumeClaim", "data").await;
     assert_eq!(claim["spec"]["volumeName"], "right");
     assert_eq!(phase(&cluster, "PersistentVolume", "right").await, "Bound");
     assert_eq!(phase(&cluster, "PersistentVolume", "large").await, "Available");
@@ -171,7 +171,7 @@ async fn claims_and_volumes_in_use_stay_until_they_are_not() {
     let volume = cluster.list("PersistentVolume").await.remove(0);
     cluster.delete("PersistentVolumeClaim", "data", background()).await;
     cluster.pass(Duration::from_mins(10)).await;
-    assert!(cluster.get("PersistentVolumeClaim", "data").await.is_some(), "a pod has it mounted");
+    assert!(cluster.find("PersistentVolumeClaim", "data").await.is_some(), "a pod has it mounted");
     cluster.delete("Pod", "web", background()).await;
     cluster.until_gone("PersistentVolumeClaim", "data").await;
     cluster.until_gone("PersistentVolume", name_of(&volume)).await;

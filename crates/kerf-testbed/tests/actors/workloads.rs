@@ -19,19 +19,19 @@ async fn a_deployment_runs_on_the_nodes_there_are() {
     assert_eq!(counts.values().copied().collect::<BTreeSet<_>>(), [1, 2].into(), "{counts:?}");
     cluster
         .until("the deployment says so", async || {
-            let deployment = cluster.get("Deployment", "web").await.unwrap();
+            let deployment = cluster.get("Deployment", "web").await;
             let status = &deployment["status"];
             status["readyReplicas"] == 3
                 && status["availableReplicas"] == 3
                 && status["updatedReplicas"] == 3
                 && status["observedGeneration"] == deployment["metadata"]["generation"]
-                && condition(&deployment, "Available") == "True"
+                && condition(&deployment, "Available")["status"] == "True"
         })
         .await;
     let pod = cluster.pods("web").await.remove(0);
     assert!(pod["metadata"]["labels"]["pod-template-hash"].is_string());
     assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10."));
-    assert_eq!(condition(&pod, "Ready"), "True");
+    assert_eq!(condition(&pod, "Ready")["status"], "True");
     assert!(pod["status"]["startTime"].is_string());
 }
 
@@ -149,18 +149,15 @@ async fn a_stateful_pod_is_replaced_only_when_it_is_gone() {
         json!({ "testbed.kerf.sh/never-terminates": "true" });
     cluster.create("StatefulSet", set).await;
     cluster.until_running("db", 1).await;
-    let old = cluster.get("Pod", "db-0").await.unwrap();
+    let old = cluster.get("Pod", "db-0").await;
     cluster.delete("Pod", "db-0", DeleteParams::default()).await;
     cluster.pass(Duration::from_mins(10)).await;
-    let waiting = cluster.get("Pod", "db-0").await.unwrap();
+    let waiting = cluster.get("Pod", "db-0").await;
     assert_eq!(waiting["metadata"]["uid"], old["metadata"]["uid"]);
     let now = DeleteParams::default().grace_period(0);
     cluster.delete("Pod", "db-0", now).await;
     cluster.until_running("db", 1).await;
-    assert_ne!(
-        cluster.get("Pod", "db-0").await.unwrap()["metadata"]["uid"],
-        old["metadata"]["uid"]
-    );
+    assert_ne!(cluster.get("Pod", "db-0").await["metadata"]["uid"], old["metadata"]["uid"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +206,7 @@ async fn a_daemon_set_has_a_pod_on_each_node_that_suits_it() {
     assert_eq!(nodes, ["a", "b", "c"].into());
     cluster
         .until("the set counts them", async || {
-            cluster.get("DaemonSet", "agent").await.unwrap()["status"]["numberReady"] == 3
+            cluster.get("DaemonSet", "agent").await["status"]["numberReady"] == 3
         })
         .await;
     // A cordoned node keeps its daemon, and gets one.
@@ -237,10 +234,10 @@ async fn a_job_completes() {
                 matches!(pod["status"]["phase"].as_str(), Some("Pending" | "Running"))
             });
             assert!(active.count() <= 2);
-            condition(&cluster.get("Job", "sum").await.unwrap(), "Complete") == "True"
+            condition(&cluster.get("Job", "sum").await, "Complete")["status"] == "True"
         })
         .await;
-    let job = cluster.get("Job", "sum").await.unwrap();
+    let job = cluster.get("Job", "sum").await;
     assert_eq!(job["status"]["succeeded"], 5);
     assert!(job["status"]["completionTime"].is_string());
     assert!(cluster.pods("sum").await.iter().all(|pod| pod["status"]["phase"] == "Succeeded"));
@@ -258,10 +255,10 @@ async fn a_job_fails_when_its_pods_keep_failing() {
     cluster.create("Job", job).await;
     cluster
         .until("the job has failed", async || {
-            condition(&cluster.get("Job", "sum").await.unwrap(), "Failed") == "True"
+            condition(&cluster.get("Job", "sum").await, "Failed")["status"] == "True"
         })
         .await;
-    assert_eq!(cluster.get("Job", "sum").await.unwrap()["status"]["failed"], 3);
+    assert_eq!(cluster.get("Job", "sum").await["status"]["failed"], 3);
     assert_eq!(cluster.pods("sum").await.len(), 3);
 }
 
@@ -288,7 +285,7 @@ async fn a_cron_job_fires_each_hour_of_a_day() {
     let jobs = cluster.list("Job").await;
     assert_eq!(jobs.len(), 3, "{:?}", names(&jobs));
     assert_eq!(cluster.pods("tick").await.len(), 3);
-    let status = cluster.get("CronJob", "tick").await.unwrap()["status"].take();
+    let status = cluster.get("CronJob", "tick").await["status"].take();
     assert_eq!(status["lastScheduleTime"], "2026-01-02T00:00:00Z");
     assert!(status["lastSuccessfulTime"].as_str().unwrap() > "2026-01-02T00:01:00Z");
 }

@@ -1,14 +1,13 @@
 //! A cluster of either kind, and what cases say about it.
 
+use super::objects::Objects;
+pub(crate) use super::objects::{condition, is_running, name_of, names, text};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use kube::Client;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-};
-use kube::core::GroupVersionKind;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -28,16 +27,23 @@ macro_rules! cases {
 pub(crate) use cases;
 
 pub(crate) struct Cluster {
-    client: Client,
     /// Each case has a namespace of its own, and nodes that its pods select by the namespace's name.
-    pub(crate) namespace: String,
+    objects: Objects,
     played: usize,
     failed: Vec<String>,
 }
 
+impl Deref for Cluster {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
+}
+
 impl Cluster {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, namespace: String::new(), played: 0, failed: Vec::new() }
+        Self { objects: Objects::new(client, ""), played: 0, failed: Vec::new() }
     }
 
     /// Plays a case on an empty cluster.
@@ -51,13 +57,13 @@ impl Cluster {
 
     /// A namespace for the next case; none if it was not asked for.
     pub(crate) async fn begin(&mut self, name: &str) {
-        self.namespace.clear();
+        self.objects.namespace.clear();
         if !name.contains(&std::env::var("CASE").unwrap_or_default()) {
             return;
         }
         println!("{name}");
         self.played += 1;
-        self.namespace = format!("case-{}", self.played);
+        self.objects.namespace = format!("case-{}", self.played);
         let namespace = self.namespace.clone();
         self.create("Namespace", json!({ "metadata": { "name": namespace } })).await;
         self.until("pods are admitted", async || {
@@ -104,59 +110,9 @@ impl Cluster {
         assert!(*played > 0, "no case was played");
     }
 
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let (group, namespaced) = match kind {
-            "Node" | "Namespace" | "PersistentVolume" => ("", false),
-            "StorageClass" => ("storage.k8s.io", false),
-            "Pod" | "Event" | "ConfigMap" | "PersistentVolumeClaim" => ("", true),
-            "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => ("apps", true),
-            "Job" | "CronJob" => ("batch", true),
-            "PodDisruptionBudget" => ("policy", true),
-            _ => panic!("no cases with {kind} so far"),
-        };
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        if namespaced {
-            Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
-        } else {
-            Api::all_with(self.client.clone(), &resource)
-        }
-    }
-
-    pub(crate) async fn create(&self, kind: &str, object: Value) -> Value {
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let created = self.api(kind).create(&PostParams::default(), &object).await.unwrap();
-        serde_json::to_value(created).unwrap()
-    }
-
-    pub(crate) async fn find(&self, kind: &str, name: &str) -> Option<Value> {
-        let found = self.api(kind).get_opt(name).await.unwrap();
-        found.map(|object| serde_json::to_value(object).unwrap())
-    }
-
-    pub(crate) async fn get(&self, kind: &str, name: &str) -> Value {
-        self.find(kind, name).await.unwrap_or_else(|| panic!("{kind} {name} is gone"))
-    }
-
-    pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
-        let list = self.api(kind).list(&ListParams::default()).await.unwrap();
-        list.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
-    }
-
-    pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) {
-        let params = PatchParams::default();
-        self.api(kind).patch(name, &params, &Patch::Merge(patch)).await.unwrap();
-    }
-
     pub(crate) async fn patch_status(&self, kind: &str, name: &str, patch: Value) {
         let params = PatchParams::default();
         self.api(kind).patch_status(name, &params, &Patch::Strategic(patch)).await.unwrap();
-    }
-
-    pub(crate) async fn delete(&self, kind: &str, name: &str, params: DeleteParams) {
-        match self.api(kind).delete(name, &params).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            answer => drop(answer.unwrap()),
-        }
     }
 
     /// Asks until the answer is `Ok`; panics with the last `Err` when that takes too long.
@@ -199,12 +155,6 @@ impl Cluster {
         .await;
     }
 
-    pub(crate) async fn pods(&self, app: &str) -> Vec<Value> {
-        let mut pods = self.list("Pod").await;
-        pods.retain(|pod| pod["metadata"]["labels"]["app"] == app);
-        pods
-    }
-
     /// Waits until exactly this many pods of an app are there, all of them running.
     pub(crate) async fn until_running(&self, app: &str, count: usize) -> Vec<Value> {
         self.until(&format!("{count} pods of {app} run"), async || {
@@ -216,15 +166,6 @@ impl Cluster {
             Err(format!("{running} of {} run", pods.len()))
         })
         .await
-    }
-
-    /// How many pods of an app are on each node.
-    pub(crate) async fn by_node(&self, app: &str) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for pod in self.pods(app).await {
-            *counts.entry(text(&pod, "/spec/nodeName").to_owned()).or_default() += 1;
-        }
-        counts
     }
 
     /// Creates nodes of four CPUs, with `changes` merged in, and waits until pods can go there.
@@ -286,31 +227,6 @@ impl Cluster {
         json_merge(&mut object, &changes);
         object
     }
-}
-
-pub(crate) fn is_running(pod: &Value) -> bool {
-    pod["status"]["phase"] == "Running"
-        && condition(pod, "Ready")["status"] == "True"
-        && pod["metadata"]["deletionTimestamp"].is_null()
-}
-
-pub(crate) fn name_of(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-pub(crate) fn names(objects: &[Value]) -> Vec<&str> {
-    objects.iter().map(name_of).collect()
-}
-
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// A condition; null where there is none.
-pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
-    let list = object["status"]["conditions"].as_array();
-    let found = list.into_iter().flatten().find(|condition| condition["type"] == kind);
-    found.unwrap_or(&Value::Null)
 }
 
 /// Objects are merged, everything else is replaced.

@@ -2,6 +2,9 @@
 //! and against kube-scheduler and kube-controller-manager (in `kerf-e2e`).
 
 pub(crate) mod harness;
+#[path = "../common/objects.rs"]
+pub(crate) mod objects;
+pub(crate) mod preemption;
 pub(crate) mod scheduling;
 pub(crate) mod sets;
 pub(crate) mod upkeep;
@@ -14,7 +17,7 @@ use kube::Client;
 pub(crate) async fn run(client: Client) {
     let mut cluster = Cluster::new(client);
     scheduling::play(&mut cluster).await;
-    for cases in [workloads::cases(), sets::cases(), upkeep::cases()] {
+    for cases in [preemption::cases(), workloads::cases(), sets::cases(), upkeep::cases()] {
         for (name, case) in cases {
             cluster.play(name, case).await;
         }

@@ -15,6 +15,7 @@ const CORDONED: &str = "node(s) were unschedulable";
 const TAINTED: &str = "node(s) had untolerated taint(s)";
 const NOT_SELECTED: &str = "node(s) didn't match Pod's node affinity/selector";
 const PORTS_TAKEN: &str = "node(s) didn't have free ports for the requested pod ports";
+const INSUFFICIENT: &str = "Insufficient ";
 const TOO_MANY_PODS: &str = "Too many pods";
 const SKEWED: &str = "node(s) didn't match pod topology spread constraints";
 const NO_DOMAIN: &str =
@@ -23,6 +24,13 @@ const NOT_TOGETHER: &str = "node(s) didn't match pod affinity rules";
 const NOT_APART: &str = "node(s) didn't match pod anti-affinity rules";
 const REPELLED: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 pub(super) const NOT_NAMED: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+
+/// Whether the node could take the pod if others were not on it. What keeps it from being with those it wants to be with is
+/// not cured by fewer pods.
+pub(super) fn is_curable(reasons: &[Reason]) -> bool {
+    let curable = [TOO_MANY_PODS, PORTS_TAKEN, SKEWED, NOT_APART, REPELLED];
+    reasons.iter().all(|why| curable.contains(&&**why) || why.starts_with(INSUFFICIENT))
+}
 
 /// What the other pods mean for one pod, worked out once before all nodes are looked at.
 #[derive(Debug)]
@@ -191,7 +199,7 @@ fn shortages(place: &Place, demand: &Demand, lanes: &Lanes) -> Vec<Reason> {
             short.push(if lane == PODS_LANE {
                 Cow::Borrowed(TOO_MANY_PODS)
             } else {
-                Cow::Owned(format!("Insufficient {}", lanes.name(lane)))
+                Cow::Owned(format!("{INSUFFICIENT}{}", lanes.name(lane)))
             });
         }
     }

@@ -138,6 +138,15 @@ impl Floor {
         Some((placed.uid.as_str(), &placed.demand, placed.is_leaving))
     }
 
+    /// The pods on a node, and whether they are leaving it.
+    pub(super) fn pods_on(
+        &self,
+        slot: Slot,
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<Demand>, bool)> {
+        let there = self.pods.iter().filter(move |(_, placed)| placed.slot == slot);
+        there.map(|(key, placed)| (key, &placed.demand, placed.is_leaving))
+    }
+
     pub(super) fn order(&mut self) -> Arc<[Slot]> {
         let Self { order, slots, nodes, .. } = self;
         let order = order.get_or_insert_with(|| {

@@ -14,6 +14,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{NodeClaim, NodePool};
 use kube_core::{Resource, ResourceExt};
 
@@ -133,6 +134,33 @@ impl Kind for NodeClass {
     }
 }
 
+impl Change {
+    /// Whether a node only said that it is alive, as each does every few minutes: nothing is to be decided anew. To be
+    /// recognised it must have been [trimmed](trim).
+    pub fn is_sign_of_life(&self) -> bool {
+        let Self::Node(Delta { before: Some(before), after: Some(after), .. }) = self else {
+            return false;
+        };
+        let metadata = || ObjectMeta {
+            resource_version: before.metadata.resource_version.clone(),
+            ..after.metadata.clone()
+        };
+        before.status == after.status && before.spec == after.spec && before.metadata == metadata()
+    }
+}
+
+/// Takes from a node what nobody decides by: when it was last heard of, who wrote what, and the images that it has, which
+/// are up to fifty.
+pub fn trim(node: &mut Node) {
+    node.metadata.managed_fields = None;
+    if let Some(status) = &mut node.status {
+        status.images = None;
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
+    }
+}
+
 fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {
     move_entry(&mut cluster.claims_by_provider_id, delta, |claim| {
         Some(claim.status.as_ref()?.provider_id.as_str())
@@ -212,5 +240,43 @@ fn move_entry<K>(
     }
     if let Some(after) = after.filter(|after| !after.is_empty()) {
         entries.entry(after).or_default().insert(delta.key.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_sign_of_life_is_told_from_a_change() {
+        let node = |version: u32, heard_of: &str, ready: &str, labels: Value| {
+            let condition =
+                json!({"type": "Ready", "status": ready, "lastHeartbeatTime": heard_of});
+            let node = json!({
+                "metadata": {
+                    "name": "n", "resourceVersion": version.to_string(), "labels": labels,
+                    "managedFields": [{"manager": "kubelet", "time": heard_of}],
+                },
+                "status": {"conditions": [condition], "images": [{"names": [heard_of]}]},
+            });
+            let mut node = serde_json::from_value(node).unwrap();
+            trim(&mut node);
+            node
+        };
+        let (then, now) = ("2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z");
+        for (after, expected) in [
+            (node(2, now, "True", json!({})), true),
+            (node(2, now, "False", json!({})), false),
+            (node(2, now, "True", json!({"a": "b"})), false),
+        ] {
+            let mut cluster = Cluster::default();
+            let first = cluster.apply(node(1, then, "True", json!({}))).unwrap();
+            assert!(!first.is_sign_of_life(), "it is new");
+            let change = cluster.apply(after).unwrap();
+            assert_eq!(change.is_sign_of_life(), expected, "{change:?}");
+            let stored = cluster.nodes().named("n").unwrap();
+            assert_eq!(stored.resource_version().as_deref(), Some("2"), "writes go by it");
+        }
     }
 }

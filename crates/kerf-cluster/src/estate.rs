@@ -168,7 +168,8 @@ fn with_claim(standing: Standing, claim: &NodeClaim) -> Standing {
 }
 
 fn tenant(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Tenant {
-    let protected = pods::is_active(pod) && Protection::of(pod, now).is_active();
+    let protection = Protection::of(pod, now);
+    let protected = pods::is_active(pod) && protection.is_active();
     let budget = || match budgets.blocks(pod, now)? {
         Blocked::By(key) => Some(Obstacle::Budget(key.to_string())),
         Blocked::BySeveral(keys) => {
@@ -180,6 +181,10 @@ fn tenant(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Tenant {
         counted: !pods::is_owned_by_daemon_set(pod) && !pods::is_terminal(pod),
         eviction_cost: eviction_cost(pod),
         obstacle: if protected { Some(Obstacle::DoNotDisrupt) } else { budget() },
+        protected_until: match protection {
+            Protection::Until(end) => Some(end),
+            _ => None,
+        },
         blocked_for_good: budgets.is_blocked_for_good(pod, now),
     }
 }
@@ -331,10 +336,12 @@ mod tests {
             ("a", "Running", json!({})),
             ("b", "Running", json!({DO_NOT_DISRUPT: "true"})),
             ("c", "Succeeded", json!({})),
+            ("d", "Running", json!({DO_NOT_DISRUPT: "2h"})),
         ] {
             cluster.apply(pod(&json!({
                 "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
-                "spec": {"nodeName": "n", "containers": []}, "status": {"phase": phase},
+                "spec": {"nodeName": "n", "containers": []},
+                "status": {"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
             })));
         }
         cluster.nominate("c", now);
@@ -363,8 +370,16 @@ mod tests {
         assert_eq!(standing.quiet_since(), "2026-01-01T00:40:00Z".parse().ok());
         assert_eq!(standing.termination_grace_period, Some(std::time::Duration::from_hours(1)));
         assert_eq!(standing.expire_after, Some(std::time::Duration::from_hours(720)));
-        assert_eq!(node.pods.len(), 2, "pods that are over are not there");
-        let obstacles: Vec<_> = standing.tenants.iter().map(|it| it.obstacle.clone()).collect();
-        assert_eq!(obstacles, [None, Some(Obstacle::DoNotDisrupt)]);
+        assert_eq!(node.pods.len(), 3, "pods that are over are not there");
+        let tenants = standing.tenants.iter().map(|it| (it.obstacle.clone(), it.protected_until));
+        let protected = Some(Obstacle::DoNotDisrupt);
+        assert_eq!(
+            tenants.collect::<Vec<_>>(),
+            [
+                (None, None),
+                (protected.clone(), None),
+                (protected, "2026-01-01T02:00:00Z".parse().ok())
+            ]
+        );
     }
 }

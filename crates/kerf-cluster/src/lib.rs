@@ -42,7 +42,7 @@ use marks::Marks;
 use reservations::Reservations;
 use views::Views;
 
-pub use changes::{Change, Kind};
+pub use changes::{Change, Kind, trim};
 pub use node_class::NodeClass;
 pub use objects::{Delta, Key, Objects};
 

@@ -23,12 +23,9 @@ mod start;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kerf_disruption::{Command, Memory, Pass};
-use kerf_model::{
-    churn::GracePeriod,
-    estate::{Estate, Obstacle, Rules, Standing},
-};
+use kerf_model::estate::Estate;
 use kerf_runtime::Queue;
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
@@ -53,7 +50,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A claim without an instance is about to be one with; until then nobody knows what there is.
 const UNSYNCED: Duration = Duration::from_secs(1);
 const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
-const LOOK_ANYWAY: SignedDuration = SignedDuration::from_mins(5);
 /// A decision waits this long and is then looked at again: pods that came meanwhile may need the node.
 const SECOND_LOOK_AFTER: Duration = Duration::from_secs(15);
 
@@ -130,7 +126,8 @@ impl Disruption {
         let estate = self.estate(context).await?;
         let (estate, pass) = decide(context, state, estate).await;
         state.reports.pass(context, &estate, &pass);
-        state.quiet = quiet_until(&estate, &pass).map(|until| Quiet { changes, until });
+        let quiet = kerf_disruption::quiet_until(&estate, &pass);
+        state.quiet = quiet.map(|until| Quiet { changes, until });
         let (checked, unchecked): (Vec<_>, Vec<_>) =
             pass.commands.into_iter().partition(|command| command.method.is_validated());
         let acted = !unchecked.is_empty();
@@ -220,32 +217,6 @@ impl Disruption {
             }
         }
     }
-}
-
-/// Until when another look is of no use while nothing changes: never, where the time alone may change something.
-fn quiet_until(estate: &Estate, pass: &Pass) -> Option<Timestamp> {
-    let by_time = |rules: &Rules| {
-        rules.controls.grace_period != GracePeriod::Off
-            || rules.budgets.iter().any(|budget| budget.schedule.is_some())
-    };
-    let protected = |standing: &Standing| {
-        standing.tenants.iter().any(|pod| pod.obstacle == Some(Obstacle::DoNotDisrupt))
-    };
-    if !pass.commands.is_empty()
-        || !pass.complete
-        || estate.pools.values().any(by_time)
-        || estate.standings.iter().any(protected)
-    {
-        return None;
-    }
-    let waits = |standing: &Standing| {
-        let setback = standing.setback.as_ref().map(|setback| setback.until.0);
-        [standing.nominated_until, setback].into_iter().flatten()
-    };
-    let over = estate.standings.iter().flat_map(waits).filter(|until| *until > estate.now).min();
-    // Prices change, and nodes become cheaper to disturb as they age.
-    let stale = estate.now.checked_add(LOOK_ANYWAY).ok()?;
-    Some(over.map_or(stale, |until| until.min(stale)))
 }
 
 /// Decides on a thread of its own: on a large cluster that takes a while, and others have leases to renew.

@@ -68,6 +68,8 @@ impl Index {
 
     pub(crate) fn release(&self, claim: &str) {
         self.write().release(claim);
+        // There is room under a limit again.
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Notes that pods are about to come to the machine of this claim.
@@ -117,7 +119,8 @@ impl Index {
         match event {
             Event::Init => cluster.begin_list::<K>(),
             Event::InitApply(object) | Event::Apply(object) => {
-                if let Some(change) = cluster.apply(convert(object)) {
+                let change = cluster.apply(convert(object));
+                if let Some(change) = change.filter(|change| !change.is_sign_of_life()) {
                     self.tell(&change, &cluster);
                 }
             }

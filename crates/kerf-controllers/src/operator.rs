@@ -204,7 +204,7 @@ impl Parts {
 fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
     watch_kind::<NodePool>(parts, context, "watch of NodePools");
     watch_kind::<NodeClaim>(parts, context, "watch of NodeClaims");
-    watch_kind::<Node>(parts, context, "watch of Nodes");
+    watch_as::<Node>(parts, context, "watch of Nodes", kerf_cluster::trim);
     watch_kind::<Pod>(parts, context, "watch of Pods");
     watch_kind::<DaemonSet>(parts, context, "watch of DaemonSets");
     watch_kind::<PodDisruptionBudget>(parts, context, "watch of PodDisruptionBudgets");

@@ -85,8 +85,8 @@ impl Reconciler for StaticCapacity {
                     shrink(context, name, excess).await?;
                     return Ok(Outcome::After(LOOK_AGAIN));
                 }
-                Resize::Grow(_) if !pool.is_true(READY) => return Ok(Outcome::After(LOOK_AGAIN)),
-                Resize::Grow(_) => {
+                Resize::Grow if !pool.is_true(READY) => return Ok(Outcome::After(LOOK_AGAIN)),
+                Resize::Grow => {
                     if let Some(wait) = self.failures.wait(name, context.now()) {
                         return Ok(Outcome::After(wait));
                     }

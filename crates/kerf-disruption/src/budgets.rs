@@ -94,17 +94,33 @@ fn value(budget: &Budget, nodes: u32, now: Timestamp) -> Result<u32, BudgetError
 
 /// A budget holds from a hit of its schedule on and is over when its duration has passed.
 pub fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, BudgetError> {
+    let Some((schedule, duration)) = window(budget)? else { return Ok(true) };
+    let since = now.checked_sub(duration).unwrap_or(Timestamp::MIN);
+    Ok(schedule.last_hit(since, now).is_some())
+}
+
+/// When time alone next changes what the budget allows, if that is soon.
+pub(crate) fn turns(budget: &Budget, now: Timestamp, soon: Timestamp) -> Option<Timestamp> {
+    // One that cannot be read forbids until it is changed.
+    let (schedule, duration) = window(budget).ok()??;
+    let since = now.checked_sub(duration).unwrap_or(Timestamp::MIN);
+    match schedule.last_hit(since, now) {
+        Some(hit) => hit.checked_add(duration).ok().filter(|end| *end <= soon),
+        None => schedule.next_hit(now, soon),
+    }
+}
+
+/// When the budget holds; `None` for always.
+fn window(budget: &Budget) -> Result<Option<(Schedule, SignedDuration)>, BudgetError> {
     let (schedule, duration) = match (&budget.schedule, &budget.duration) {
-        (None, None) => return Ok(true),
+        (None, None) => return Ok(None),
         (Some(schedule), Some(duration)) => (schedule, duration.as_duration()),
         _ => return Err(BudgetError::HalfAWindow),
     };
-    let parsed: Schedule = schedule
+    let parsed = schedule
         .parse()
         .map_err(|source| BudgetError::Schedule { schedule: schedule.clone(), source })?;
-    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    let since = now.checked_sub(duration).unwrap_or(Timestamp::MIN);
-    Ok(parsed.last_hit(since, now).is_some())
+    Ok(Some((parsed, SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX))))
 }
 
 #[cfg(test)]
@@ -176,6 +192,27 @@ mod tests {
             let expect = if active { Some(1) } else { unlimited };
             check(&[window("1", schedule, duration)], 10, [expect; 3]);
         }
+    }
+
+    #[test]
+    fn a_budget_turns_when_its_window_opens_or_closes() {
+        let at = |time: &str| -> Timestamp { format!("2026-03-04T{time}Z").parse().unwrap() };
+        let check = |budget: &Budget, now: &str, expect: Option<&str>| {
+            let (now, soon) = (at(now), at(now) + SignedDuration::from_mins(5));
+            assert_eq!(turns(budget, now, soon), expect.map(at), "{budget:?} at {now}");
+        };
+        let hour = window("0", "0 12 * * *", "1h");
+        check(&hour, "11:54:59", None);
+        check(&hour, "11:55:00", Some("12:00:00"));
+        check(&hour, "11:59:59.5", Some("12:00:00"));
+        check(&hour, "12:00:00", None);
+        check(&hour, "12:54:59", None);
+        check(&hour, "12:58:30", Some("13:00:00"));
+        check(&hour, "13:00:00", None);
+        // Another hit before the end: looked at again, and then the end is later.
+        check(&window("0", "*/2 * * * *", "3m"), "12:02:30", Some("12:05:00"));
+        check(&budget("0"), "12:00:00", None);
+        check(&window("0", "* * *", "3m"), "12:00:00", None);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Not a crate: the day rule (which `*` counts as one), steps after a single number and the names differ between
 //! implementations, and a budget that is open an hour too early is a promise broken.
 
-use jiff::{Timestamp, civil, tz::TimeZone};
+use std::iter;
+
+use jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
 
 /// When something begins. Sets of small numbers, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,21 @@ impl Schedule {
             latest = (23, 59);
         }
         None
+    }
+
+    /// The first moment after `after` and not later than `last` at which the schedule hits. Made for short times: it
+    /// looks at every minute.
+    pub(crate) fn next_hit(self, after: Timestamp, last: Timestamp) -> Option<Timestamp> {
+        let minute = SignedDuration::from_mins(1);
+        let begin = after.as_second() - after.as_second().rem_euclid(60);
+        let begin = Timestamp::from_second(begin).ok()?.checked_add(minute).ok()?;
+        let minutes = iter::successors(Some(begin), |time| time.checked_add(minute).ok());
+        minutes.take_while(|time| *time <= last).find(|time| self.hits(*time))
+    }
+
+    fn hits(self, minute: Timestamp) -> bool {
+        let time = minute.to_zoned(TimeZone::UTC).datetime();
+        has(self.minutes, time.minute()) && has(self.hours, time.hour()) && self.suits(time.date())
     }
 
     fn suits(self, day: civil::Date) -> bool {

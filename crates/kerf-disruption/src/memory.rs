@@ -9,6 +9,9 @@ use crate::{
     fingerprint::Fingerprint,
 };
 
+/// Prices change and costs fall as nodes age, so even an estate that is the same is looked at again after a while.
+pub(crate) const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
 /// Handed from pass to pass by whoever makes them. It may be dropped at any time: the next pass then looks at everything.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
@@ -50,13 +53,10 @@ impl Memory {
 }
 
 impl Round {
-    /// Costs fall as nodes age, so even an estate that is the same is looked at again after a while.
-    const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
-
     fn begin_pass(&mut self, estate: Fingerprint, now: Timestamp) {
         self.pass += 1;
         let known = self.estate.is_some_and(|(known, since)| {
-            known == estate && now.duration_since(since) < Self::STALE_AFTER
+            known == estate && now.duration_since(since) < STALE_AFTER
         });
         if !known {
             self.estate = Some((estate, now));

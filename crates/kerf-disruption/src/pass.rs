@@ -48,7 +48,7 @@ pub struct Refused {
 /// Asks the methods in their order; the first that finds something ends the pass.
 pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
     let skip = memory.take_rejected();
-    let mut found = Pass { complete: true, ..Pass::default() };
+    let mut found = Pass { complete: skip.is_none(), ..Pass::default() };
     let graceful = found.survey(estate);
     for reason in DisruptionReason::ALL {
         found.allowances.insert(reason, budgets::allowances(estate, reason));

@@ -23,7 +23,8 @@ const METHOD: Method = Method::StaticDrift;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resize {
     Keep,
-    Grow(u64),
+    /// By one, and then look again.
+    Grow,
     Shrink(u64),
 }
 
@@ -34,7 +35,7 @@ pub fn resize(replicas: u64, count: NodeCount) -> Resize {
     if count.active > replicas {
         Resize::Shrink(count.active - replicas)
     } else if coming < replicas {
-        Resize::Grow(replicas - coming)
+        Resize::Grow
     } else {
         Resize::Keep
     }
@@ -179,7 +180,7 @@ fn headroom(pool: &StaticPool) -> Result<u64, Held> {
         (Resize::Shrink(_), _) => Err(Held::ShrinksFirst { active, replicas }),
         (_, 0) => Err(full(pool)),
         // What is missing needs the room more than what is out of date.
-        (Resize::Grow(_), _) => Err(Held::GrowsFirst { active, replicas }),
+        (Resize::Grow, _) => Err(Held::GrowsFirst { active, replicas }),
         (Resize::Keep, room) => Ok(room),
     }
 }

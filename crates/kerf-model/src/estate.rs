@@ -75,6 +75,8 @@ pub struct Tenant {
     pub eviction_cost: Cost,
     /// What stands against evicting it now.
     pub obstacle: Option<Obstacle>,
+    /// When its own annotation no longer protects it, if that ends by itself.
+    pub protected_until: Option<Timestamp>,
     /// No amount of waiting makes its eviction possible, so no room is planned for it.
     pub blocked_for_good: bool,
 }

@@ -9,7 +9,7 @@ use std::{
 use kerf_controllers::Settings;
 use kerf_scenarios::{
     World,
-    scenarios::static_capacity::{over_time, storm::storm},
+    scenarios::static_capacity::{sixty_days, storm::storm},
 };
 use kerf_testbed::Testbed;
 
@@ -19,7 +19,7 @@ fn main() {
     if arguments.first().is_some_and(|argument| argument == "sixty-days") {
         Testbed::in_virtual_time(async {
             let world = World::on_testbed(7, Settings::default()).await;
-            over_time::the_proposals_example_for_sixty_days(world).await;
+            sixty_days::the_proposals_example(world).await;
         })
         .expect("a runtime can be made");
         println!("sixty days in {:.1} s", begin.elapsed().as_secs_f64());

@@ -15,12 +15,12 @@ fn count(active: u64, replacing: u64, leaving: u64, reserved: u64) -> NodeCount 
 #[test]
 fn a_pool_comes_to_its_number_and_stays_there() {
     let cases = [
-        (3, count(0, 0, 0, 0), Resize::Grow(3)),
-        (3, count(2, 0, 0, 0), Resize::Grow(1)),
+        (3, count(0, 0, 0, 0), Resize::Grow),
+        (3, count(2, 0, 0, 0), Resize::Grow),
         (3, count(2, 0, 0, 1), Resize::Keep),
         (3, count(3, 0, 0, 0), Resize::Keep),
         (3, count(3, 0, 4, 0), Resize::Keep),
-        (3, count(2, 0, 1, 0), Resize::Grow(1)),
+        (3, count(2, 0, 1, 0), Resize::Grow),
         (3, count(5, 0, 0, 0), Resize::Shrink(2)),
         (0, count(1, 0, 0, 0), Resize::Shrink(1)),
         (0, count(0, 0, 0, 0), Resize::Keep),
@@ -29,7 +29,7 @@ fn a_pool_comes_to_its_number_and_stays_there() {
         (3, count(2, 1, 0, 1), Resize::Keep),
         (3, count(3, 1, 0, 0), Resize::Keep),
         (3, count(3, 0, 1, 0), Resize::Keep),
-        (4, count(2, 1, 0, 0), Resize::Grow(1)),
+        (4, count(2, 1, 0, 0), Resize::Grow),
         // The replacement failed, and its candidate stays.
         (3, count(4, 0, 0, 0), Resize::Shrink(1)),
     ];

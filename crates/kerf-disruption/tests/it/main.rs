@@ -15,5 +15,6 @@ mod consolidation;
 mod drift;
 mod emptiness;
 mod properties;
+mod quiet;
 mod replacing;
 mod setbacks;

@@ -1,11 +1,18 @@
 //! A pool never has more than its limits allow.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kerf_api::NodeClaim;
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, READY},
+};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{is_running, one_ready_node, runs, told, with_pool};
+use super::{
+    is_running, one_ready_node, runs, static_capacity::most_claims_at_once, told, with_pool,
+};
 use crate::{World, build};
 
 pub async fn the_number_of_nodes_is_never_exceeded(world: World) {
@@ -70,6 +77,24 @@ pub async fn there_is_room_again_when_a_node_goes(world: World) {
     world.until("the second runs", async |w: &World| runs(w, &second).await).await;
     let (other, _) = world.until("on the only node", one_ready_node).await;
     assert_ne!(other.uid(), claim.uid());
+}
+
+/// A pool of at most 608 nodes had 627 of them upstream (kubernetes-sigs/karpenter#2915). Here as many pods want a node
+/// each, in batches that come while the nodes of the one before are on their way.
+pub async fn a_limit_of_608_nodes_is_kept_when_627_are_wanted(world: World) {
+    let pool = with_pool(&world, &json!({"limits": {"nodes": "608"}})).await;
+    let spec = alone("a").spec.map(|spec| json!(spec)).unwrap_or_default();
+    for (name, pods) in [("a", 400), ("b", 207), ("c", 20)] {
+        world.create(build::deployment(name, pods, &spec)).await;
+        world.pass(Duration::from_millis(2500)).await;
+    }
+    world.pass(Duration::from_mins(10)).await;
+    let ready = world.list::<NodeClaim>().await.iter().filter(|claim| claim.is_true(READY)).count();
+    assert_eq!(ready, 608);
+    assert_eq!(world.get(&pool).await.and_then(|pool| Some(pool.status?.nodes)), Some(608));
+    let running = world.list::<Pod>().await.iter().filter(|pod| is_running(pod)).count();
+    assert_eq!(running, 608);
+    assert_eq!(most_claims_at_once(&world.event_log()), 608);
 }
 
 /// A pod that shares its machine with none of its kind: their ports clash.

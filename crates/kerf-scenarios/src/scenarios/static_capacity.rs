@@ -1,6 +1,8 @@
 //! Pools that keep a fixed number of nodes.
 
+pub mod failing;
 pub mod over_time;
+pub mod sixty_days;
 pub mod storm;
 
 use std::collections::BTreeSet;
@@ -125,28 +127,6 @@ pub async fn a_disruption_budget_holds_up_a_scale_down(world: World) {
     world.delete(&budget).await;
     has_nodes(&world, &pool, 2).await;
     never_more_nodes_than(&world, 2);
-}
-
-pub async fn a_pool_whose_launches_fail_goes_on_when_they_can_succeed(world: World) {
-    let requirements = |instance_type: &str| {
-        json!({"template": {"spec": {"requirements": [
-            {"key": labels::INSTANCE_TYPE, "operator": "In", "values": [instance_type]},
-        ]}}})
-    };
-    let pool = with_static_pool(&world, 2, &requirements("no-such-type")).await;
-    world
-        .until("launches fail", async |world: &World| {
-            let events = world.list::<Event>().await;
-            let failed = events
-                .iter()
-                .filter(|event| event.reason.as_deref() == Some("InsufficientCapacityError"));
-            // Twice at first, for each of the two, and then again after a while.
-            let failed = failed.count();
-            if failed > 2 { Ok(()) } else { Err(format!("{failed} have failed")) }
-        })
-        .await;
-    world.patch(&pool, json!({"spec": requirements("c-1x-amd64-linux")})).await;
-    has_nodes(&world, &pool, 2).await;
 }
 
 pub async fn pods_go_to_static_nodes_first(world: World) {

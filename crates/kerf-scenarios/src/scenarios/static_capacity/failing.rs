@@ -1,0 +1,83 @@
+//! Static pools whose cloud fails, or whose nodes do.
+
+use k8s_openapi::api::core::v1::Event;
+use kerf_api::{
+    NodeClaim,
+    conditions::{Conditioned, LAUNCHED},
+    labels,
+};
+use kerf_testbed::CloudFault;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{has_nodes, names, never_more_nodes_than, ready_nodes, says, with_static_pool};
+use crate::World;
+
+pub async fn a_pool_whose_launches_fail_goes_on_when_they_can_succeed(world: World) {
+    let requirements = |instance_type: &str| {
+        json!({"template": {"spec": {"requirements": [
+            {"key": labels::INSTANCE_TYPE, "operator": "In", "values": [instance_type]},
+        ]}}})
+    };
+    let pool = with_static_pool(&world, 2, &requirements("no-such-type")).await;
+    world
+        .until("launches fail", async |world: &World| {
+            let events = world.list::<Event>().await;
+            let failed = events
+                .iter()
+                .filter(|event| event.reason.as_deref() == Some("InsufficientCapacityError"));
+            // Twice at first, for each of the two, and then again after a while.
+            let failed = failed.count();
+            if failed > 2 { Ok(()) } else { Err(format!("{failed} have failed")) }
+        })
+        .await;
+    world.patch(&pool, json!({"spec": requirements("c-1x-amd64-linux")})).await;
+    has_nodes(&world, &pool, 2).await;
+}
+
+/// A quota, say. The claims wait and are launched when they can be; none is created beside them.
+pub async fn launches_that_are_refused_are_tried_again(world: World) {
+    world.cloud().at_rate(1.0, CloudFault::LaunchRefused);
+    let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
+    let refused = world
+        .until("the claims say why they are not launched", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await;
+            let refused = claims.iter().filter(|claim| {
+                claim.condition(LAUNCHED).is_some_and(|it| it.reason == "LaunchRefused")
+            });
+            let refused: Vec<_> = refused.map(ResourceExt::name_any).collect();
+            if refused.len() == 3 { Ok(refused) } else { Err(format!("{refused:?} are refused")) }
+        })
+        .await;
+    says(&world, &pool, "ScalingUp").await;
+    world.cloud().clear();
+    let nodes = names(&has_nodes(&world, &pool, 3).await);
+    assert!(nodes.iter().all(|claim| refused.contains(claim)), "{nodes:?} of {refused:?}");
+    never_more_nodes_than(&world, 3);
+}
+
+/// The instance runs, and nobody ever hears of it again: given up after 15 minutes, and its place is taken.
+pub async fn a_node_that_never_comes_is_replaced(world: World) {
+    world.cloud().on_next(1, CloudFault::NeverRegisters);
+    let pool = with_static_pool(&world, 2, &json!({"limits": {"nodes": "2"}})).await;
+    has_nodes(&world, &pool, 2).await;
+    assert!(world.cloud().nodeless().is_empty(), "nobody pays for the first instance any more");
+    never_more_nodes_than(&world, 2);
+}
+
+/// With node repair.
+pub async fn a_node_that_dies_is_replaced(world: World) {
+    let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
+    let (claim, node) = has_nodes(&world, &pool, 3).await.swap_remove(1);
+    world.kill_node(&node.name_any());
+    world
+        .until("another has taken its place", async |world: &World| {
+            let names = names(&ready_nodes(world, &pool).await?);
+            match names.len() {
+                3 if !names.contains(&claim.name_any()) => Ok(()),
+                _ => Err(format!("{names:?}")),
+            }
+        })
+        .await;
+    never_more_nodes_than(&world, 3);
+}

@@ -87,6 +87,10 @@ impl Context {
         claim: &NodeClaim,
         changed: NodeClaim,
     ) -> Result<NodeClaim> {
+        // Most often: conditions are looked at far more often than they change, and a comparison costs no JSON.
+        if *claim == changed {
+            return Ok(changed);
+        }
         let written = patch::patch_status(&self.claims(), claim, &changed, Lock::Optimistic)
             .await
             .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;

@@ -76,11 +76,23 @@ struct Pending {
     due: Instant,
 }
 
-/// A look that found nothing, and would find nothing again.
+/// A look that found nothing while no command was under way, and would find nothing again.
 struct Quiet {
     /// While there have been no more changes than these.
     changes: u64,
     until: Timestamp,
+}
+
+impl Quiet {
+    /// Waits until another look may find something.
+    async fn passes(&self, context: &Context) {
+        let left = self.until.duration_since(context.now());
+        tokio::select! {
+            biased;
+            () = context.index.changed_since(self.changes) => {}
+            () = tokio::time::sleep(Duration::try_from(left).unwrap_or_default()) => {}
+        }
+    }
 }
 
 impl Disruption {
@@ -99,11 +111,18 @@ impl Disruption {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
+            let Some(quiet) = state.quiet.take() else { continue };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = quiet.passes(&context) => {}
+            }
         }
     }
 
     /// Does what is to be done now; returns when to come back.
     async fn pass(&self, context: &Context, state: &mut State) -> Result<Duration, NotStarted> {
+        let changes = context.index.changes();
         for command in recovery::recover(context, &self.commands).await? {
             self.started.add(command);
         }
@@ -119,14 +138,11 @@ impl Disruption {
             }
             return self.look_again(context, state, pending.commands).await;
         }
-        let (changes, now) = (context.index.changes(), context.now());
-        if state.quiet.as_ref().is_some_and(|quiet| quiet.changes == changes && now < quiet.until) {
-            return Ok(LOOK_AGAIN);
-        }
         let estate = self.estate(context).await?;
         let (estate, pass) = decide(context, state, estate).await;
         state.reports.pass(context, &estate, &pass);
         let quiet = kerf_disruption::quiet_until(&estate, &pass);
+        let quiet = quiet.filter(|_| self.commands.names().is_empty());
         state.quiet = quiet.map(|until| Quiet { changes, until });
         let (checked, unchecked): (Vec<_>, Vec<_>) =
             pass.commands.into_iter().partition(|command| command.method.is_validated());

@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 
@@ -16,6 +13,7 @@ use kerf_cluster::{Change, Cluster, Kind};
 use kube::Api;
 use kube_runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -28,14 +26,14 @@ pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
 pub(crate) struct Index {
     cluster: RwLock<Cluster>,
     triggers: Vec<Trigger>,
-    changes: AtomicU64,
+    changes: watch::Sender<u64>,
 }
 
 impl Index {
     pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings) -> Self {
         let mut cluster = Cluster::default();
         cluster.spread_by_default(settings.default_spread.clone());
-        Self { cluster: RwLock::new(cluster), triggers, changes: AtomicU64::new(0) }
+        Self { cluster: RwLock::new(cluster), triggers, changes: watch::Sender::new(0) }
     }
 
     /// Read quickly and never across an await: the watches write here.
@@ -45,7 +43,13 @@ impl Index {
 
     /// How many changes there have been: as long as it stays the same, so does the cluster.
     pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+        *self.changes.borrow()
+    }
+
+    /// Waits until there have been others than these.
+    pub(crate) async fn changed_since(&self, known: u64) {
+        // The sender is part of the index, so that it cannot be gone.
+        let _ = self.changes.subscribe().wait_for(|changes| *changes != known).await;
     }
 
     /// Takes in the answer to a write, so that the next decision rests on it even if the watch is late.
@@ -69,7 +73,7 @@ impl Index {
     pub(crate) fn release(&self, claim: &str) {
         self.write().release(claim);
         // There is room under a limit again.
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// Notes that pods are about to come to the machine of this claim.
@@ -138,7 +142,7 @@ impl Index {
     }
 
     fn tell(&self, change: &Change, cluster: &Cluster) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changes.send_modify(|changes| *changes += 1);
         for trigger in &self.triggers {
             trigger(change, cluster);
         }

@@ -1,5 +1,6 @@
 //! `static_storm [SEEDS] [FIRST]` plays storms over static pools, a thousand unless told otherwise, and ends with an error at
-//! the first that exceeds its limit or does not settle. `static_storm sixty-days` plays the example of the proposal instead.
+//! the first that exceeds its limit or does not settle. `static_storm sixty-days` plays the example of the proposal instead, and
+//! `static_storm 627-nodes` a dynamic pool that is to stay at 608.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -9,20 +10,39 @@ use std::{
 use kerf_controllers::Settings;
 use kerf_scenarios::{
     World,
-    scenarios::static_capacity::{sixty_days, storm::storm},
+    scenarios::{
+        limits,
+        static_capacity::{sixty_days, storm::storm},
+    },
 };
 use kerf_testbed::Testbed;
+
+/// Stories that are too long for a test run.
+enum Long {
+    SixtyDays,
+    ManyNodes,
+}
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let begin = Instant::now();
-    if arguments.first().is_some_and(|argument| argument == "sixty-days") {
+    let long = match arguments.first().map(String::as_str) {
+        Some("sixty-days") => Some(Long::SixtyDays),
+        Some("627-nodes") => Some(Long::ManyNodes),
+        _ => None,
+    };
+    if let Some(long) = long {
         Testbed::in_virtual_time(async {
             let world = World::on_testbed(7, Settings::default()).await;
-            sixty_days::the_proposals_example(world).await;
+            match long {
+                Long::SixtyDays => sixty_days::the_proposals_example(world).await,
+                Long::ManyNodes => {
+                    limits::a_limit_of_608_nodes_is_kept_when_627_are_wanted(world).await;
+                }
+            }
         })
         .expect("a runtime can be made");
-        println!("sixty days in {:.1} s", begin.elapsed().as_secs_f64());
+        println!("played in {:.1} s", begin.elapsed().as_secs_f64());
         return;
     }
     let number = |place: usize, default: u64| {

@@ -37,7 +37,6 @@ macro_rules! stories {
                     nodes_deleted_by_hand_come_back,
                     a_deleted_pool_takes_its_nodes_along,
                     a_disruption_budget_holds_up_a_scale_down,
-                    a_pool_whose_launches_fail_goes_on_when_they_can_succeed,
                     pods_go_to_static_nodes_first,
                     pods_wait_for_static_nodes_that_are_on_their_way,
                     a_drifted_pool_without_headroom_says_so,
@@ -47,6 +46,15 @@ macro_rules! stories {
                     metrics_tell_what_is_wanted_and_what_is_there;
                 alone(no_static_capacity):
                     with_the_gate_off_a_pool_is_left_alone;
+            }
+            static_capacity_failing at static_capacity::failing {
+                shared(defaults):
+                    a_pool_whose_launches_fail_goes_on_when_they_can_succeed;
+                virtual_time(defaults):
+                    launches_that_are_refused_are_tried_again,
+                    a_node_that_never_comes_is_replaced;
+                virtual_time(repairing):
+                    a_node_that_dies_is_replaced;
             }
             static_capacity_over_time at static_capacity::over_time {
                 shared(defaults):

@@ -9,7 +9,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp, ToSpan, civil::Weekday, tz::TimeZone};
 use kerf_api::conditions::REPLICAS_SATISFIED;
-use kerf_testbed::{Observation, Observer, Testbed};
+use kerf_testbed::{Observation, Observer};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 

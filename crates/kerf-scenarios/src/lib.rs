@@ -5,12 +5,10 @@
 //! with [`World::until`], and never sleeps to let something happen. [`stories!`] lists them all, with what each needs.
 
 pub mod build;
-mod operator;
 pub mod scenarios;
 mod scope;
 pub mod stories;
 mod world;
 
-pub use operator::OperatorHandle;
 pub use scope::SharedCluster;
 pub use world::{Stage, World};

@@ -15,11 +15,12 @@ use std::{
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_runtime::{Clock, Metrics};
+use kerf_simulation::OperatorHandle;
 use kerf_testbed::CloudFaults;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
-use crate::{OperatorHandle, world::start_control_plane};
+use crate::world::{start_control_plane, terms};
 
 /// The label that pods select on, and pools give to their claims and nodes.
 const LABEL: &str = "story";
@@ -42,13 +43,9 @@ impl SharedCluster {
                 let runtime = runtime.unwrap_or_else(|error| panic!("{error}"));
                 runtime.block_on(async {
                     let cluster = start_control_plane().await;
-                    let operator = OperatorHandle::start(
-                        cluster.client(),
-                        Clock::system(),
-                        Settings::default(),
-                        &CloudFaults::seeded(0),
-                    )
-                    .await;
+                    let cloud = CloudFaults::seeded(0);
+                    let terms = terms(Clock::system(), &Settings::default(), &cloud);
+                    let operator = OperatorHandle::start(cluster.client(), terms).await;
                     let metrics = operator.metrics.clone();
                     let _ = started.send(Self { cluster, metrics });
                     std::future::pending::<()>().await;

@@ -10,7 +10,9 @@ use k8s_openapi::api::{
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::Settings;
 use kerf_model::Price;
+use kerf_provider::kwok;
 use kerf_runtime::Clock;
+use kerf_simulation::{OperatorHandle, Terms, repriced};
 use kerf_testbed::{CloudFaults, EventLog, Faults, Testbed, actors};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -22,7 +24,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    OperatorHandle,
     build::object,
     scope::{Scope, SharedCluster},
 };
@@ -84,9 +85,7 @@ impl World {
             testbed.client_with(faults),
             faults.clone(),
             testbed.client(),
-            testbed.clock(),
-            &settings,
-            &cloud,
+            &terms(testbed.clock().clone(), &settings, &cloud),
         );
         let (stage, faults) = (Stage::Testbed { testbed, actors }, faults.clone());
         Self { stage, settings, faults, cloud, operator: Some(operator), scope: None }
@@ -206,7 +205,12 @@ impl World {
     /// Changes what instances cost; only where the operator is the story's own.
     pub fn reprice(&self, price: impl Fn(&str, Price) -> Price) {
         match &self.operator {
-            Some(operator) => operator.reprice(price),
+            Some(operator) => {
+                let types = kwok::generated().into_iter();
+                operator.offer(
+                    types.map(|one| repriced(&one, |offering| price(one.name(), offering.price))),
+                );
+            }
             None => panic!("prices are those of an operator, and there is none of this story"),
         }
     }
@@ -216,8 +220,8 @@ impl World {
             Stage::Testbed { testbed, .. } => testbed.client_with(&self.faults),
             Stage::Real(_) | Stage::Shared(_) => self.client(),
         };
-        let (clock, settings) = (self.clock(), self.settings.clone());
-        self.operator = Some(OperatorHandle::start(client, clock, settings, &self.cloud).await);
+        let terms = terms(self.clock(), &self.settings, &self.cloud);
+        self.operator = Some(OperatorHandle::start(client, terms).await);
     }
 
     /// Ends the operator without warning.
@@ -228,7 +232,11 @@ impl World {
     /// Ends the operator as SIGTERM would.
     pub async fn stop_operator(&mut self) {
         if let Some(operator) = self.operator.take() {
-            operator.stop().await;
+            match operator.stop().await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => panic!("the operator failed: {error}"),
+                Err(panic) => panic!("the operator panicked: {panic}"),
+            }
         }
     }
 
@@ -448,6 +456,16 @@ fn is_passing(error: &kube::Error) -> bool {
         kube::Error::Api(status) => matches!(status.code, 429 | 500 | 503 | 504),
         kube::Error::HyperError(_) | kube::Error::Service(_) => true,
         _ => false,
+    }
+}
+
+/// What the operators of all stories are given.
+pub(crate) fn terms(clock: Clock, settings: &Settings, cloud: &CloudFaults) -> Terms {
+    Terms {
+        clock,
+        settings: settings.clone(),
+        instance_types: kwok::generated(),
+        cloud: cloud.clone(),
     }
 }
 

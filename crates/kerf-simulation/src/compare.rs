@@ -1,4 +1,4 @@
-//! Several policies on one scenario, side by side.
+//! Several policies on one scenario, side by side, under one seed or several.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,10 @@ pub struct Comparison {
     #[serde(skip)]
     pub description: String,
     pub hours: f64,
+    /// The first of them.
     pub seed: u64,
+    /// How many there were. All figures are means over them.
+    pub seeds: u32,
     pub policies: Vec<Summary>,
     /// Of each policy.
     #[serde(skip)]
@@ -65,12 +68,13 @@ pub fn run(
     played.map_err(PlayError::Runtime)?
 }
 
-/// Runs all policies, several at a time, each on a thread and a runtime of its own. What is saved is measured against the
-/// policy that evicts nothing, which is run for that even where nobody asked for it. `progress` hears of the share that
-/// is done.
+/// Runs all policies under this many seeds, several runs at a time, each on a thread and a runtime of its own. What is saved
+/// is measured against the policy that evicts nothing, which is run for that even where nobody asked for it. `progress`
+/// hears of the share that is done.
 pub fn compare(
     scenario: &Scenario,
     policies: &[Policy],
+    seeds: u32,
     progress: impl Fn(f64) + Sync,
 ) -> Result<Comparison, PlayError> {
     let mut runs: Vec<Policy> = policies.to_vec();
@@ -79,7 +83,20 @@ pub fn compare(
     if asked_for.is_none() {
         runs.extend(Policy::built_in().into_iter().find(|policy| policy.name == BASELINE));
     }
-    let mut recordings = run_all(scenario, &runs, progress)?;
+    for policy in &runs {
+        // Before anything runs, rather than after what stands before it has.
+        policy.settings(&scenario.operator).map_err(|source| PlayError::of(policy, source))?;
+    }
+    let seeds = seeds.max(1);
+    let scenarios: Vec<Scenario> = (0..u64::from(seeds))
+        .map(|further| Scenario { seed: scenario.seed + further, ..scenario.clone() })
+        .collect();
+    let pairs: Vec<_> = runs
+        .iter()
+        .flat_map(|policy| scenarios.iter().map(move |scenario| (scenario, policy)))
+        .collect();
+    let recordings = run_all(&pairs, progress)?;
+    let mut recordings: Vec<_> = recordings.chunks(scenarios.len()).map(Recording::mean).collect();
     let cost = recordings[baseline].summary.cost;
     recordings.truncate(policies.len());
     for recording in &mut recordings {
@@ -92,21 +109,51 @@ pub fn compare(
         description: scenario.description.clone(),
         hours: scenario.length.as_duration().as_secs_f64() / Duration::from_hours(1).as_secs_f64(),
         seed: scenario.seed,
+        seeds,
         policies,
         samples,
     })
 }
 
+impl Comparison {
+    /// The length in words.
+    pub fn shown_length(&self) -> String {
+        let hours = format!("{:.2}", self.hours);
+        format!("{} hours", hours.trim_end_matches('0').trim_end_matches('.'))
+    }
+
+    /// The seeds in words.
+    pub fn shown_seeds(&self) -> String {
+        if self.seeds == 1 {
+            return format!("seed {}", self.seed);
+        }
+        let last = self.seed + u64::from(self.seeds) - 1;
+        format!("means of {} seeds ({} to {last})", self.seeds, self.seed)
+    }
+}
+
+impl Recording {
+    /// What several runs come to on average. They were looked at at the same times.
+    fn mean(runs: &[Self]) -> Self {
+        let samples = (0..runs[0].samples.len())
+            .map(|at| Sample::mean(&runs.iter().map(|run| run.samples[at]).collect::<Vec<_>>()))
+            .collect();
+        Self {
+            summary: Summary::mean(&runs.iter().map(|run| &run.summary).collect::<Vec<_>>()),
+            samples,
+        }
+    }
+}
+
 fn run_all(
-    scenario: &Scenario,
-    policies: &[Policy],
+    runs: &[(&Scenario, &Policy)],
     progress: impl Fn(f64) + Sync,
 ) -> Result<Vec<Recording>, PlayError> {
-    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..policies.len()).collect());
+    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..runs.len()).collect());
     let results: Mutex<Vec<Option<Result<Recording, PlayError>>>> =
-        Mutex::new((0..policies.len()).map(|_| None).collect());
+        Mutex::new((0..runs.len()).map(|_| None).collect());
     let (done, failed) = (Mutex::new(0u32), AtomicBool::new(false));
-    let parts = f64::from(SAMPLES) * policies.len() as f64;
+    let parts = f64::from(SAMPLES) * runs.len() as f64;
     let step = || {
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
         *done += 1;
@@ -116,12 +163,13 @@ fn run_all(
         while !failed.load(Ordering::Relaxed) {
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(index) = next else { return };
-            let result = run(scenario, &policies[index], step);
+            let (scenario, policy) = runs[index];
+            let result = run(scenario, policy, step);
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
         }
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(policies.len());
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(work);

@@ -1,6 +1,9 @@
 //! A comparison as a page: tables and plots in one file that needs nothing else.
 
-use std::fmt::{Display, Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{Display, Write},
+};
 
 use crate::{
     compare::Comparison,
@@ -9,12 +12,12 @@ use crate::{
 
 mod plot;
 
-use plot::{Point, Series, lines, scatter};
+use plot::{Axes, Point, Series, lines, scatter};
 
 /// Told apart by most eyes, on white and on black.
 const COLOURS: [&str; 10] = [
-    "#7f7f7f", "#d62728", "#1f77b4", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf", "#e377c2",
-    "#8c564b", "#bcbd22",
+    "#7f7f7f", "#d62728", "#1f77b4", "#2ca02c", "#e6862e", "#9467bd", "#17a2b8", "#d860b0",
+    "#8c564b", "#a3a51f",
 ];
 
 /// The page.
@@ -24,15 +27,42 @@ pub fn html(comparison: &Comparison) -> String {
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title} – kerf simulate</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<p>{}</p>\n\
-         <p>{} hours, seed {}. What is saved is measured against <code>when-empty</code>, which evicts nothing to save \
-         money.</p>\n",
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <title>{title} – kerf simulate</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n<p>{}</p>\n<p class=\"quiet\">{} of a simulated cluster, {}. \
+         What is saved is measured against <code>when-empty</code>, which evicts nothing to save money.</p>\n",
         escaped(&comparison.description),
-        comparison.hours,
-        comparison.seed
+        comparison.shown_length(),
+        comparison.shown_seeds()
     );
     table(&mut page, comparison);
+    plots(&mut page, comparison);
+    reasons(&mut page, comparison);
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+/// Tables and plots that do not fit are scrolled by themselves, so that the page never is.
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1c1e21;--quiet:#62676e;--line:#dcdfe3;--paper:#fff}\
+@media(prefers-color-scheme:dark){:root{--ink:#e4e6e9;--quiet:#9aa0a8;--line:#33383f;--paper:#15171a}}\
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:72rem;margin:2rem auto;\
+padding:0 1rem}\
+h1{font-size:1.6rem;margin:0 0 .5rem}h2{font-size:1.15rem;margin:2.2rem 0 .2rem}p{margin:.3rem 0;max-width:50rem}\
+.quiet{color:var(--quiet)}.wide{overflow-x:auto}\
+table{border-collapse:collapse;margin:1rem 0;font-size:.87rem;font-variant-numeric:tabular-nums}\
+th,td{padding:.3rem .55rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
+th{color:var(--quiet);font-weight:500;vertical-align:bottom}thead th{white-space:normal}\
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}\
+td small{display:block;color:var(--quiet)}td.none{color:var(--line)}\
+.key{display:inline-block;width:.75em;height:.75em;border-radius:2px;margin-right:.5em}\
+svg{display:block;width:100%;min-width:44rem;height:auto;font:13px system-ui,sans-serif}\
+svg text{fill:var(--ink)}svg .tick{fill:var(--quiet)}.grid{stroke:var(--line);stroke-width:1}\
+.lead{stroke:var(--quiet);stroke-width:.7;fill:none}.run{fill:none;stroke-width:1.8;stroke-linejoin:round}\
+svg:has(.run:hover) .run{opacity:.2}svg .run:hover{opacity:1;stroke-width:3}\
+@media print{body{max-width:none}}";
+
+fn plots(page: &mut String, comparison: &Comparison) {
     let over_time = |value: fn(&Sample) -> f64| -> Vec<Series> {
         let named = comparison.policies.iter().zip(&comparison.samples).enumerate();
         named
@@ -43,31 +73,34 @@ pub fn html(comparison: &Comparison) -> String {
             })
             .collect()
     };
-    legend(&mut page, comparison);
-    page.push_str("<h2>Price per hour</h2>\n");
-    page.push_str(&lines(&over_time(|sample| sample.price_per_hour), "hours", "dollars per hour"));
-    page.push_str("<h2>Spent so far</h2>\n");
-    page.push_str(&lines(&over_time(|sample| sample.cost), "hours", "dollars"));
-    page.push_str("<h2>Pods evicted so far</h2>\n");
-    page.push_str(&lines(&over_time(|sample| sample.evictions as f64), "hours", "pods"));
-    page.push_str("<h2>Savings against evictions</h2>\n<p>Up is cheaper, left is calmer.</p>\n");
+    for (heading, text, y, value) in [
+        (
+            "Evictions over time",
+            "Pods that were evicted so far. Steep is churn.",
+            "pods",
+            (|sample| sample.evictions) as fn(&Sample) -> f64,
+        ),
+        ("Cost over time", "What the nodes cost at each moment.", "dollars per hour", |sample| {
+            sample.price_per_hour
+        }),
+        ("Spent so far", "", "dollars", |sample| sample.cost),
+        ("Nodes over time", "", "nodes", |sample| sample.nodes),
+    ] {
+        let plot = lines(&over_time(value), &Axes { x: "hours", y });
+        figure(page, heading, text, &plot);
+    }
     let points: Vec<_> = comparison.policies.iter().enumerate().map(point).collect();
-    page.push_str(&scatter(&points, "pods evicted", "dollars saved"));
-    reasons(&mut page, comparison);
-    page.push_str("</body>\n</html>\n");
-    page
+    let plot = scatter(&points, &Axes { x: "pods evicted", y: "dollars saved" });
+    figure(page, "Savings against evictions", "Up is cheaper, left is calmer.", &plot);
 }
 
-const STYLE: &str = "\
-:root{color-scheme:light dark}\
-body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}\
-table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}\
-th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid #8884}\
-th:first-child,td:first-child{text-align:left}\
-svg{width:100%;height:auto;font:12px system-ui,sans-serif}\
-svg text{fill:currentColor}\
-.key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .35em 0 1em}\
-.grid{stroke:#8884;stroke-width:1}";
+fn figure(page: &mut String, heading: &str, text: &str, plot: &str) {
+    let _ = writeln!(page, "<h2>{heading}</h2>");
+    if !text.is_empty() {
+        let _ = writeln!(page, "<p class=\"quiet\">{text}</p>");
+    }
+    let _ = writeln!(page, "<div class=\"wide\">{plot}</div>");
+}
 
 fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
@@ -82,75 +115,91 @@ fn point((index, policy): (usize, &Summary)) -> Point {
     }
 }
 
-fn legend(page: &mut String, comparison: &Comparison) {
-    page.push_str("<p>");
-    for (index, policy) in comparison.policies.iter().enumerate() {
-        let (colour, name) = (colour(index), escaped(&policy.name));
-        let _ = write!(page, "<span class=\"key\" style=\"background:{colour}\"></span>{name}");
-    }
-    page.push_str("</p>\n");
+fn named(index: usize, policy: &Summary) -> String {
+    let (colour, name) = (colour(index), escaped(&policy.name));
+    format!("<span class=\"key\" style=\"background:{colour}\"></span>{name}")
 }
 
 fn table(page: &mut String, comparison: &Comparison) {
     let header = [
         "policy",
-        "cost",
-        "saved",
-        "saved per eviction",
+        "cost, $",
+        "saved, $",
+        "saved per eviction, $",
         "pods evicted",
         "again within 1 h",
         "nodes launched",
         "nodes removed",
-        "gone within 30 m",
+        "gone within 30 min",
+        "consolidated within 10 min",
         "node-hours",
         "CPU requested",
-        "pod-hours pending",
+        "hours pending",
     ];
-    page.push_str("<table>\n");
+    page.push_str("<div class=\"wide\"><table>\n<thead>");
     row(page, "th", &header);
-    for policy in &comparison.policies {
+    page.push_str("</thead>\n");
+    for (index, policy) in comparison.policies.iter().enumerate() {
         let optional = |amount: Option<f64>, decimals: usize| {
             amount.map_or_else(|| "–".to_owned(), |amount| format!("{amount:.decimals$}"))
         };
+        let (mut cost, mut evictions) =
+            (format!("{:.2}", policy.cost), policy.evictions.to_string());
+        if let Some(spread) = policy.spread {
+            let ((least, most), (fewest, highest)) = (spread.cost, spread.evictions);
+            let _ = write!(cost, "<small>{least:.2}–{most:.2}</small>");
+            let _ = write!(evictions, "<small>{fewest}–{highest}</small>");
+        }
         let cells = [
-            escaped(&policy.name),
-            format!("{:.2}", policy.cost),
+            named(index, policy),
+            cost,
             optional(policy.savings, 2),
             optional(policy.savings_per_eviction, 4),
-            policy.evictions.to_string(),
+            evictions,
             policy.restarted_often.to_string(),
             policy.launched.to_string(),
             policy.terminated.to_string(),
             policy.short_lived.to_string(),
+            policy.reconsolidated.to_string(),
             format!("{:.1}", policy.node_hours),
             format!("{:.0}%", policy.cpu_fill * 100.0),
             format!("{:.1}", policy.pending_seconds / 3600.0),
         ];
         row(page, "td", &cells);
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
 }
 
+/// Reasons down, policies across: their names are shorter.
 fn reasons(page: &mut String, comparison: &Comparison) {
+    let policies = &comparison.policies;
     for (heading, of) in [
-        ("Nodes removed, by reason", (|policy| &policy.removed) as fn(&Summary) -> &_),
+        (
+            "Nodes removed, by reason",
+            (|policy| &policy.removed) as fn(&Summary) -> &BTreeMap<String, u64>,
+        ),
         ("Consolidations refused, by reason", |policy| &policy.blocked),
     ] {
-        let mut names: Vec<_> = comparison.policies.iter().flat_map(|one| of(one).keys()).collect();
-        names.sort();
-        names.dedup();
-        if names.is_empty() {
+        let reasons: BTreeSet<_> = policies.iter().flat_map(|policy| of(policy).keys()).collect();
+        if reasons.is_empty() {
             continue;
         }
-        let _ = write!(page, "<h2>{heading}</h2>\n<table>\n");
-        let header = std::iter::once("policy".to_owned());
-        row(page, "th", &header.chain(names.iter().map(|name| escaped(name))).collect::<Vec<_>>());
-        for policy in &comparison.policies {
-            let count = |name: &&String| of(policy).get(*name).unwrap_or(&0).to_string();
-            let cells = std::iter::once(escaped(&policy.name)).chain(names.iter().map(count));
-            row(page, "td", &cells.collect::<Vec<_>>());
+        let _ = write!(page, "<h2>{heading}</h2>\n<div class=\"wide\"><table>\n<thead>");
+        let header = std::iter::once(String::new())
+            .chain(policies.iter().enumerate().map(|(index, policy)| named(index, policy)));
+        row(page, "th", &header.collect::<Vec<_>>());
+        page.push_str("</thead>\n");
+        for reason in reasons {
+            let _ = write!(page, "<tr><td>{}</td>", escaped(reason));
+            for policy in policies {
+                let _ = match of(policy).get(reason) {
+                    Some(count) if *count > 0 => write!(page, "<td>{count}</td>"),
+                    _ => write!(page, "<td class=\"none\">0</td>"),
+                };
+            }
+            page.push_str("</tr>\n");
         }
-        page.push_str("</table>\n");
+        page.push_str("</table></div>\n");
     }
 }
 
@@ -175,11 +224,11 @@ mod tests {
     fn a_page_needs_nothing_from_elsewhere_and_trusts_no_name() {
         let sample = Sample {
             hours: 1.0,
-            nodes: 2,
+            nodes: 2.0,
             price_per_hour: 0.5,
             cost: 0.5,
-            evictions: 3,
-            pending: 0,
+            evictions: 3.0,
+            pending: 0.0,
         };
         let summary = Summary { name: "a<b>".into(), evictions: 3, ..Summary::default() };
         let page = html(&Comparison {
@@ -187,12 +236,13 @@ mod tests {
             description: String::new(),
             hours: 1.0,
             seed: 1,
+            seeds: 1,
             policies: vec![summary],
             samples: vec![vec![sample, Sample { hours: 2.0, ..sample }]],
         });
         assert!(page.contains("a&lt;b&gt;") && !page.contains("<script"), "{page}");
         assert!(!page.contains("http") && !page.contains("src="), "{page}");
-        assert_eq!(page.matches("<svg").count(), 4);
+        assert_eq!(page.matches("<svg").count(), 5);
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kerf_api::{conditions, labels};
+use kerf_api::{DisruptionReason, conditions, labels};
 use kerf_model::{
     Price, Quantity, Resources,
     resources::{CPU, MEMORY},
@@ -26,6 +26,8 @@ pub(crate) const OBSERVED: &[(&str, &str)] =
 
 /// A node that is gone before this has cost more than it brought.
 const SHORT_LIFE_MS: i64 = 30 * 60 * 1000;
+/// A node that consolidation takes away again before this is part of a cascade.
+const CASCADE_MS: i64 = 10 * 60 * 1000;
 
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -71,6 +73,8 @@ pub struct Totals {
     pub launched: u64,
     pub terminated: u64,
     pub short_lived: u64,
+    /// Nodes that consolidation decided to take away within ten minutes after their launch.
+    pub reconsolidated: u64,
     pub evictions: u64,
     /// Pods that were restarted again within an hour after a restart.
     pub restarted_often: u64,
@@ -154,6 +158,14 @@ impl Ledger {
 
     pub fn price_per_hour(&self) -> Price {
         self.nodes.values().map(|node| node.price).sum()
+    }
+
+    /// Takes note of a cluster that stood before the run began: none of it was launched or started by the run.
+    pub(crate) fn take_over(&mut self, cluster: &[Observation], market: &Market) {
+        self.take_in(self.opened, cluster, market);
+        let Totals { peak_nodes, peak_price, .. } = self.totals;
+        self.totals = Totals { peak_nodes, peak_price, ..Totals::default() };
+        self.decisions.clear();
     }
 
     /// Takes note of changes that were written at this time.
@@ -241,8 +253,11 @@ impl Ledger {
                 node.pods,
                 if node.pods == 1 { "" } else { "s" },
             );
-            node.reason = Some(reason);
             let at = self.counted_until;
+            let age = at.as_millisecond() - node.launched.as_millisecond();
+            let cascades = reason == DisruptionReason::Underutilized.as_str() && age <= CASCADE_MS;
+            self.totals.reconsolidated += u64::from(cascades);
+            node.reason = Some(reason);
             self.decisions.push(Decision { at, kind: DecisionKind::Remove, text: told });
         }
         if leaves {
@@ -251,15 +266,9 @@ impl Ledger {
     }
 
     fn launch(&mut self, key: &str, claim: &Value, market: &Market) {
-        let label = |name: &str| {
-            let value = claim.pointer("/metadata/labels").and_then(|labels| labels.get(name));
-            value.and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let place = Place {
-            instance_type: label(labels::INSTANCE_TYPE),
-            zone: label(labels::ZONE),
-            capacity_type: label(labels::CAPACITY_TYPE),
-        };
+        let place = Place::of(claim);
+        let created = text(claim, "/metadata/creationTimestamp").parse().ok();
+        let pool = claim["metadata"]["labels"][labels::NODE_POOL].as_str().unwrap_or_default();
         let mut allocatable = Resources::new();
         for resource in [CPU, MEMORY] {
             let amount = claim.pointer("/status/allocatable").and_then(|all| all.get(resource));
@@ -279,9 +288,9 @@ impl Ledger {
         self.totals.launched += 1;
         let node = Node {
             name: String::new(),
-            pool: label(labels::NODE_POOL),
+            pool: pool.to_owned(),
             price,
-            launched: self.counted_until,
+            launched: created.unwrap_or(self.counted_until),
             state: State::Starting,
             allocatable,
             requested: Resources::new(),

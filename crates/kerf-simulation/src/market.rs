@@ -39,6 +39,25 @@ pub enum MarketError {
     File(#[from] CatalogueFileError),
     #[error("cannot use the scenario's instanceTypes: {0}")]
     List(#[from] CatalogueError),
+    #[error(
+        "prices[{index}] of the scenario concerns nothing that is for sale: check its types, zones and capacityType"
+    )]
+    Nothing { index: usize },
+}
+
+impl Place {
+    /// What a claim was launched as.
+    pub(crate) fn of(claim: &Value) -> Self {
+        let label = |name: &str| {
+            let value = claim.pointer("/metadata/labels").and_then(|labels| labels.get(name));
+            value.and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        Self {
+            instance_type: label(labels::INSTANCE_TYPE),
+            zone: label(labels::ZONE),
+            capacity_type: label(labels::CAPACITY_TYPE),
+        }
+    }
 }
 
 /// Factors are counted in millionths.
@@ -59,28 +78,30 @@ impl Market {
             random,
         };
         market.note_prices(Duration::ZERO);
+        for (index, movement) in market.movements.iter().enumerate() {
+            if !market.prices.keys().any(|place| movement.concerns(place)) {
+                return Err(MarketError::Nothing { index });
+            }
+        }
         Ok(market)
     }
 
     /// The instance types at the prices of now.
     pub(crate) fn catalogue(&self) -> impl Iterator<Item = InstanceType> {
         self.catalogue.iter().map(|one| {
-            let offerings = one.offerings().iter().map(|offering| {
+            repriced(one, |offering| {
                 let price = place(one, offering).and_then(|place| self.prices.get(&place).copied());
-                Offering { price: price.unwrap_or(offering.price), ..offering.clone() }
-            });
-            InstanceType::new(
-                one.name(),
-                one.requirements().clone(),
-                offerings.collect(),
-                one.capacity().clone(),
-                one.overhead().clone(),
-            )
+                price.unwrap_or(offering.price)
+            })
         })
     }
 
     pub(crate) fn price(&self, place: &Place) -> Price {
         self.prices.get(place).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn sells(&self, place: &Place) -> bool {
+        self.prices.contains_key(place)
     }
 
     /// When prices change.
@@ -152,6 +173,20 @@ impl PriceMovement {
             && (self.zones.is_empty() || self.zones.contains(&place.zone))
             && self.capacity_type.as_ref().is_none_or(|wanted| *wanted == place.capacity_type)
     }
+}
+
+/// The same instance type at other prices.
+pub fn repriced(one: &InstanceType, price: impl Fn(&Offering) -> Price) -> InstanceType {
+    let offerings = one.offerings().iter();
+    let offerings =
+        offerings.map(|offering| Offering { price: price(offering), ..offering.clone() });
+    InstanceType::new(
+        one.name(),
+        one.requirements().clone(),
+        offerings.collect(),
+        one.capacity().clone(),
+        one.overhead().clone(),
+    )
 }
 
 fn place(one: &InstanceType, offering: &Offering) -> Option<Place> {
@@ -235,6 +270,15 @@ mod tests {
             (price(&market, "spot"), price(&market, "on-demand")),
             ("0.06".into(), "0.1".into())
         );
+    }
+
+    #[test]
+    fn a_movement_of_nothing_is_refused() {
+        let yaml =
+            "length: 1h\npools: [{name: p}]\nworkloads: []\nprices: [{types: [m99*], steps: []}]\n";
+        let scenario = Scenario::from_yaml(yaml, "x.yaml").unwrap();
+        let told = Market::open(&scenario, Random::seeded(3)).unwrap_err().to_string();
+        assert!(told.starts_with("prices[0] of the scenario concerns nothing"), "{told}");
     }
 
     #[test]

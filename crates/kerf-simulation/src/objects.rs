@@ -9,8 +9,8 @@ use crate::{
     scenario::{PoolEntry, Scenario, Workload},
 };
 
-/// All of it but what is scaled later, in an order in which it can be created.
-pub(crate) fn foundation(scenario: &Scenario, policy: &Policy) -> Vec<Value> {
+/// What pools and workloads need, in an order in which it can be created.
+pub(crate) fn foundation(scenario: &Scenario) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
         "metadata": {"name": NODE_CLASS}, "spec": {},
@@ -24,8 +24,6 @@ pub(crate) fn foundation(scenario: &Scenario, policy: &Policy) -> Vec<Value> {
             |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
         ),
     );
-    objects.extend(scenario.pools.iter().map(|pool| node_pool(pool, policy)));
-    objects.extend(scenario.objects.iter().cloned());
     objects
 }
 
@@ -68,10 +66,10 @@ pub(crate) fn of_workload(workload: &Workload, replicas: u32) -> Vec<Value> {
 }
 
 /// Every pod has it; `app` has the same value unless the scenario gives it another.
-const WORKLOAD: &str = "simulation.kerf.sh/workload";
+pub(crate) const WORKLOAD: &str = "simulation.kerf.sh/workload";
 const NODE_CLASS: &str = "default";
 
-fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
+pub(crate) fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
     let mut spec = Value::Object(entry.spec.clone());
     let is_in = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
     let template = &mut spec["template"]["spec"];
@@ -80,12 +78,15 @@ fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
             json!([is_in(labels::OS, "linux"), is_in(labels::ARCH, labels::ARCH_AMD64)]);
     }
     // Whatever cloud the pool was written for, here its machines are KWOK's.
-    template["nodeClassRef"] =
-        json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": NODE_CLASS});
+    template["nodeClassRef"] = node_class_ref();
     merge(&mut spec["disruption"], &Value::Object(policy.disruption.clone()));
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": entry.name}, "spec": spec,
     })
+}
+
+pub(crate) fn node_class_ref() -> Value {
+    json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": NODE_CLASS})
 }
 
 fn pod_template(workload: &Workload) -> Value {

@@ -1,32 +1,25 @@
 //! A scenario on its stage: the testbed with the real operator in it, living through what the scenario says.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
-use kerf_controllers::{
-    Operator,
-    operator::{self, OperatorError},
-};
-use kerf_provider::kwok::KwokProvider;
-use kerf_runtime::Metrics;
+use kerf_controllers::operator::OperatorError;
 use kerf_testbed::{
-    Observer, Random, StartError, Testbed,
+    CloudFaults, Observer, Random, StartError, Testbed,
     actors::{self, Actors, KubeletSettings},
 };
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
-    core::{ApiResource, GroupVersionKind},
-};
-use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
-use tokio_util::sync::CancellationToken;
+use kube::ResourceExt;
+use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     ledger::{Ledger, OBSERVED},
-    market::{Market, MarketError},
+    market::{Market, MarketError, Place},
     objects,
+    operator::{OperatorHandle, Terms},
     policy::{Policy, PolicyError},
     scenario::Scenario,
+    standing::Pools,
+    writing::Writer,
 };
 
 /// A play that is on. Dropping it ends it.
@@ -35,11 +28,9 @@ pub struct Play {
     testbed: Testbed,
     observer: Observer,
     ledger: Ledger,
+    writer: Writer,
     market: Market,
-    provider: Arc<KwokProvider>,
-    operator: JoinHandle<Result<(), OperatorError>>,
-    stop: CancellationToken,
-    metrics: Metrics,
+    operator: OperatorHandle,
     scenario: Scenario,
     /// What is still to happen, by its time after the beginning.
     script: VecDeque<(Duration, Happening)>,
@@ -64,24 +55,60 @@ pub enum PlayError {
     Market(#[from] MarketError),
     #[error("policy {policy}: {source}")]
     Policy { policy: String, source: PolicyError },
+    #[error(
+        "node {node} is a {capacity_type} {instance_type} in {zone}, which is not among the instance types; \
+         say what yours are called and cost with --instance-types-file-path"
+    )]
+    UnknownInstanceType { node: String, instance_type: String, zone: String, capacity_type: String },
     #[error("the API server refuses {what} under policy {policy}: {problem}")]
     Refused { what: String, policy: String, problem: String },
     #[error("the operator ended under policy {policy}: {problem}")]
     Operator { policy: String, problem: String },
 }
 
+impl PlayError {
+    pub(crate) fn of(policy: &Policy, source: PolicyError) -> Self {
+        Self::Policy { policy: policy.name.clone(), source }
+    }
+
+    fn unknown(node: String, place: Place) -> Self {
+        let Place { instance_type, zone, capacity_type } = place;
+        Self::UnknownInstanceType { node, instance_type, zone, capacity_type }
+    }
+}
+
 impl Play {
     /// Sets the stage. Needs a tokio runtime; time is virtual if that runtime's clock is paused.
     pub async fn start(scenario: &Scenario, policy: &Policy) -> Result<Self, PlayError> {
         let settings = policy.settings(&scenario.operator);
-        let settings =
-            settings.map_err(|source| PlayError::Policy { policy: policy.name.clone(), source })?;
+        let settings = settings.map_err(|source| PlayError::of(policy, source))?;
         let mut random = Random::seeded(scenario.seed);
         let market = Market::open(scenario, random.fork())?;
         let script = script(scenario, &market, &mut random);
 
-        let testbed = Testbed::builder().seed(scenario.seed).epoch(scenario.start).start()?;
-        let observer = testbed.observe(OBSERVED);
+        let standing = &scenario.standing;
+        for (node, place) in standing.bought() {
+            if !market.sells(&place) {
+                return Err(PlayError::unknown(node, place));
+            }
+        }
+        let epoch = standing.oldest().unwrap_or(scenario.start);
+        let testbed = Testbed::builder().seed(scenario.seed).epoch(epoch).start()?;
+        let mut observer = testbed.observe(OBSERVED);
+        let writer = Writer::new(&testbed, &policy.name);
+        for object in objects::foundation(scenario) {
+            writer.apply(&object).await?;
+        }
+        let mut pools = Pools::default();
+        for pool in &scenario.pools {
+            let created = writer.apply(&objects::node_pool(pool, policy)).await?;
+            pools.add(pool, policy, created.uid());
+        }
+        standing.build(&testbed, scenario.start, &pools, &writer).await?;
+        let mut ledger = Ledger::open(testbed.clock().now(), &policy.name);
+        if !standing.machines.is_empty() {
+            ledger.take_over(&observer.changes().await, &market);
+        }
         let actors = testbed.start_actors(Actors {
             kubelets: Some(KubeletSettings {
                 node_ready: scenario.timing.node_ready.as_duration(),
@@ -92,36 +119,20 @@ impl Play {
             }),
             ..Actors::default()
         });
-        let client = testbed.client();
-        for object in objects::foundation(scenario, policy) {
-            apply(&client, &object, &policy.name).await?;
-        }
-
-        let (stop, metrics) = (CancellationToken::new(), Metrics::default());
-        let provider = Arc::new(KwokProvider::new(client.clone(), market.catalogue().collect()));
-        let (ready, mut synced) = watch::channel(false);
-        let operator = Operator {
-            client: client.clone(),
+        let terms = Terms {
             clock: testbed.clock().clone(),
             settings,
-            provider: Arc::clone(&provider) as _,
-            metrics: metrics.clone(),
-            ready,
+            instance_types: market.catalogue().collect(),
+            cloud: CloudFaults::seeded(scenario.seed),
         };
-        let operator = tokio::spawn(operator::run(operator, async {}, stop.clone()));
-        if synced.wait_for(|synced| *synced).await.is_err() {
-            return Err(ended(&policy.name, operator.await));
-        }
-        let ledger = Ledger::open(testbed.clock().now(), &policy.name);
+        let operator = OperatorHandle::start(testbed.client(), terms).await;
         Ok(Self {
             testbed,
             observer,
             ledger,
+            writer,
             market,
-            provider,
             operator,
-            stop,
-            metrics,
             scenario: scenario.clone(),
             script,
             beginning: Instant::now(),
@@ -138,7 +149,7 @@ impl Play {
                 changes = self.observer.changes() => {
                     self.ledger.take_in(self.testbed.clock().now(), &changes, &self.market);
                 }
-                ended_as = &mut self.operator => {
+                ended_as = self.operator.ended() => {
                     return Err(ended(self.ledger.policy(), ended_as));
                 }
                 () = tokio::time::sleep_until(self.beginning + next) => {
@@ -172,7 +183,7 @@ impl Play {
 
     /// The operator's metrics in text form.
     pub fn metrics(&self) -> String {
-        self.metrics.text()
+        self.operator.metrics.text()
     }
 
     pub fn elapsed(&self) -> Duration {
@@ -184,28 +195,25 @@ impl Play {
         match happening {
             Happening::PricesMove => {
                 self.market.move_to(at);
-                self.provider.offer(self.market.catalogue());
+                self.operator.offer(self.market.catalogue());
                 self.ledger.reprice(now, &self.market);
             }
             Happening::PoolChanges { pool, change } => {
                 let pool = &self.scenario.pools[pool];
                 let change = &pool.changes[change];
-                let patch = json!({"spec": change.spec});
-                let resource = resource("karpenter.sh/v1", "NodePool");
-                let api: Api<DynamicObject> = Api::all_with(self.testbed.client(), &resource);
-                let parameters = PatchParams::default().validation_strict();
-                let patched = api.patch(&pool.name, &parameters, &Patch::Merge(patch)).await;
-                patched.map_err(|error| {
-                    let what = format!("the change of pool {} at {}", pool.name, change.at);
-                    refused(what, self.ledger.policy(), &error)
-                })?;
+                let patch = json!({
+                    "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                    "metadata": {"name": pool.name}, "spec": change.spec,
+                });
+                let what = format!("the change of pool {} at {}", pool.name, change.at);
+                self.writer.change(&patch, &what).await?;
                 let told = format!("pool {} is changed: {}", pool.name, change.note);
                 self.ledger.tell_of_change(now, told);
             }
             Happening::WorkloadScales { workload, replicas } => {
                 let workload = &self.scenario.workloads[workload];
                 for object in objects::of_workload(workload, replicas) {
-                    apply(&self.testbed.client(), &object, self.ledger.policy()).await?;
+                    self.writer.apply(&object).await?;
                 }
                 if let Some(told) = workload.announcement(at) {
                     self.ledger.tell_of_change(now, told);
@@ -213,13 +221,6 @@ impl Play {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Play {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        self.operator.abort();
     }
 }
 
@@ -254,34 +255,6 @@ fn script(
     script.retain(|(at, _)| *at < end);
     script.sort();
     script.into()
-}
-
-/// Creates or changes an object.
-async fn apply(client: &Client, object: &Value, policy: &str) -> Result<(), PlayError> {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let (kind, name) = (text("/kind"), text("/metadata/name"));
-    let resource = resource(text("/apiVersion"), kind);
-    let api: Api<DynamicObject> = match text("/metadata/namespace") {
-        "" => Api::all_with(client.clone(), &resource),
-        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
-    };
-    let parameters = PatchParams::apply("kerf-simulation").force().validation_strict();
-    let applied = api.patch(name, &parameters, &Patch::Apply(object)).await;
-    applied.map_err(|error| refused(format!("{kind} {name}"), policy, &error))?;
-    Ok(())
-}
-
-fn resource(api_version: &str, kind: &str) -> ApiResource {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
-}
-
-fn refused(what: String, policy: &str, error: &kube::Error) -> PlayError {
-    let problem = match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    };
-    PlayError::Refused { what, policy: policy.to_owned(), problem }
 }
 
 fn ended(

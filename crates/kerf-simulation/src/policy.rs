@@ -41,6 +41,8 @@ pub enum PolicyError {
     UnknownFlag { name: String },
     #[error("invalid value {value} for the operator setting {name}: expected {expected}")]
     Invalid { name: String, value: String, expected: &'static str },
+    #[error("spec.disruption of a NodePool has no field {name:?}; it has {}, budgets", FIELDS.join(", "))]
+    UnknownField { name: String },
     #[error(
         "cannot sweep {text:?}: write a setting and its values, such as consolidationSavingsThreshold=0,0.01"
     )]
@@ -218,6 +220,10 @@ impl Policy {
     ) -> Result<Settings, PolicyError> {
         // There is one operator, and nothing scrapes it.
         let mut settings = Settings { leader_election: None, ..Settings::default() };
+        let known = |field: &&String| FIELDS.contains(&field.as_str()) || *field == "budgets";
+        if let Some(name) = self.disruption.keys().find(|field| !known(field)) {
+            return Err(PolicyError::UnknownField { name: name.clone() });
+        }
         for (flag, value) in scenario.iter().chain(&self.operator) {
             set(&mut settings, flag, value)?;
         }
@@ -338,6 +344,10 @@ mod tests {
                 Policy { operator: [(name.to_owned(), value)].into(), ..Policy::default() };
             policy.settings(&BTreeMap::new()).unwrap_err().to_string()
         };
+        let field = [("consolidationSavings".to_owned(), json!(1))].into_iter().collect();
+        let policy = Policy { disruption: field, ..Policy::default() };
+        let told = policy.settings(&BTreeMap::new()).unwrap_err().to_string();
+        assert!(told.contains("has no field \"consolidationSavings\"; it has"), "{told}");
         assert!(flag("log-level", json!("debug")).contains("no setting \"log-level\""));
         assert!(flag(UTILIZATION, json!(75)).contains("expected a number from 0 to 1"));
     }

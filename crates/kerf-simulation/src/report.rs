@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{ledger::Ledger, play::Play};
 
-/// The figures of one run.
+/// The figures of a run, or the means of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     pub name: String,
@@ -19,6 +19,8 @@ pub struct Summary {
     pub terminated: u64,
     /// Nodes that were gone within 30 minutes.
     pub short_lived: u64,
+    /// Nodes that consolidation decided to take away within ten minutes after their launch.
+    pub reconsolidated: u64,
     /// Consolidations that were not done, by the reason.
     pub blocked: BTreeMap<String, u64>,
     /// Nodes that went, by the reason.
@@ -41,17 +43,27 @@ pub struct Summary {
     pub savings: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub savings_per_eviction: Option<f64>,
+    /// The least and the most of several runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+}
+
+/// How far runs that differ in their seed only lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    pub cost: (f64, f64),
+    pub evictions: (u64, u64),
 }
 
 /// A moment of a run, for plots.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
     pub hours: f64,
-    pub nodes: usize,
+    pub nodes: f64,
     pub price_per_hour: f64,
     pub cost: f64,
-    pub evictions: u64,
-    pub pending: usize,
+    pub evictions: f64,
+    pub pending: f64,
 }
 
 impl Summary {
@@ -67,6 +79,7 @@ impl Summary {
             launched: totals.launched,
             terminated: totals.terminated,
             short_lived: totals.short_lived,
+            reconsolidated: totals.reconsolidated,
             blocked: counted(&play.metrics(), BLOCKED, "reason"),
             removed: totals.removals.clone(),
             node_hours: rounded(totals.node_hours()),
@@ -80,6 +93,58 @@ impl Summary {
             cost_at_peak: rounded(peak * hours),
             savings: None,
             savings_per_eviction: None,
+            spread: None,
+        }
+    }
+
+    /// The means of several runs; of one run, that run.
+    pub(crate) fn mean(runs: &[&Self]) -> Self {
+        let count = runs.len();
+        let runs = runs.iter().copied();
+        let amount =
+            |of: fn(&Self) -> f64| rounded(runs.clone().map(of).sum::<f64>() / count as f64);
+        let number = |of: fn(&Self) -> u64| whole(runs.clone().map(of).sum::<u64>(), count);
+        let size = |of: fn(&Self) -> usize| runs.clone().map(of).sum::<usize>().div_ceil(count);
+        let counts = |of: fn(&Self) -> &BTreeMap<String, u64>| {
+            let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+            for (reason, times) in runs.clone().flat_map(of) {
+                *sums.entry(reason.clone()).or_default() += times;
+            }
+            sums.into_iter().map(|(reason, times)| (reason, whole(times, count))).collect()
+        };
+        let costs = || runs.clone().map(|run| run.cost);
+        let evictions = || runs.clone().map(|run| run.evictions);
+        Self {
+            name: runs.clone().next().map(|run| run.name.clone()).unwrap_or_default(),
+            cost: amount(|run| run.cost),
+            evictions: number(|run| run.evictions),
+            launched: number(|run| run.launched),
+            terminated: number(|run| run.terminated),
+            short_lived: number(|run| run.short_lived),
+            reconsolidated: number(|run| run.reconsolidated),
+            blocked: counts(|run| &run.blocked),
+            removed: counts(|run| &run.removed),
+            node_hours: amount(|run| run.node_hours),
+            pods_started: number(|run| run.pods_started),
+            restarted_often: number(|run| run.restarted_often),
+            pending_seconds: amount(|run| run.pending_seconds),
+            pending_at_end: size(|run| run.pending_at_end),
+            cpu_fill: amount(|run| run.cpu_fill),
+            peak_nodes: size(|run| run.peak_nodes),
+            peak_price_per_hour: amount(|run| run.peak_price_per_hour),
+            cost_at_peak: amount(|run| run.cost_at_peak),
+            savings: None,
+            savings_per_eviction: None,
+            spread: (count > 1).then(|| Spread {
+                cost: (
+                    costs().min_by(f64::total_cmp).unwrap_or_default(),
+                    costs().max_by(f64::total_cmp).unwrap_or_default(),
+                ),
+                evictions: (
+                    evictions().min().unwrap_or_default(),
+                    evictions().max().unwrap_or_default(),
+                ),
+            }),
         }
     }
 
@@ -96,11 +161,24 @@ impl Sample {
     pub(crate) fn of(ledger: &Ledger, elapsed: Duration) -> Self {
         Self {
             hours: elapsed.as_secs_f64() / 3600.0,
-            nodes: ledger.nodes().len(),
+            nodes: ledger.nodes().len() as f64,
             price_per_hour: ledger.price_per_hour().as_f64(),
             cost: ledger.totals().cost(),
-            evictions: ledger.totals().evictions,
-            pending: ledger.pending_pods(),
+            evictions: ledger.totals().evictions as f64,
+            pending: ledger.pending_pods() as f64,
+        }
+    }
+
+    /// What several runs were like at the same time.
+    pub(crate) fn mean(runs: &[Self]) -> Self {
+        let amount = |of: fn(&Self) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        Self {
+            hours: amount(|run| run.hours),
+            nodes: amount(|run| run.nodes),
+            price_per_hour: amount(|run| run.price_per_hour),
+            cost: amount(|run| run.cost),
+            evictions: amount(|run| run.evictions),
+            pending: amount(|run| run.pending),
         }
     }
 }
@@ -123,6 +201,12 @@ fn counted(metrics: &str, name: &str, label: &str) -> BTreeMap<String, u64> {
     counts
 }
 
+/// The nearest whole number to a mean.
+fn whole(sum: u64, count: usize) -> u64 {
+    let count = (count as u64).max(1);
+    (sum + count / 2) / count
+}
+
 /// To four decimals: less than a cent, and no digits that floats made up.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
@@ -131,6 +215,22 @@ fn rounded(number: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_runs_are_reported_by_their_means_and_how_far_they_lie_apart() {
+        let run = |cost, evictions, pdb| Summary {
+            name: "a".into(),
+            cost,
+            evictions,
+            blocked: [("pdb".to_owned(), pdb)].into(),
+            ..Summary::default()
+        };
+        let runs = [run(1.0, 10, 0), run(2.0, 11, 3), run(4.5, 30, 3)];
+        let mean = Summary::mean(&runs.each_ref());
+        assert_eq!((mean.cost, mean.evictions, mean.blocked["pdb"]), (2.5, 17, 2));
+        assert_eq!(mean.spread, Some(Spread { cost: (1.0, 4.5), evictions: (10, 30) }));
+        assert_eq!(Summary::mean(&[&runs[0]]), runs[0], "one run is its own mean");
+    }
 
     #[test]
     fn counters_are_added_up_by_their_label() {

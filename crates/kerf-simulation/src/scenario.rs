@@ -8,15 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::GoDuration;
+use kerf_model::Quantity;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use crate::policy::Policy;
+use crate::{policy::Policy, standing::Standing};
 
 mod snapshot;
 mod workload;
 
-pub(crate) use workload::{PodTemplate, Workload};
+pub(crate) use workload::Workload;
 
 /// The file as a whole. Times of day are UTC, and all times of events count from the start.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,9 +53,9 @@ pub struct Scenario {
     /// Policies besides the built-in ones.
     #[serde(default)]
     pub policies: Vec<Policy>,
-    /// Objects that are there from the start, as they are. Snapshots bring some; files cannot.
+    /// What is there from the start. Snapshots bring it; files cannot.
     #[serde(skip)]
-    pub objects: Vec<Value>,
+    pub standing: Standing,
 }
 
 /// How long things take in the cluster.
@@ -166,6 +167,10 @@ impl<'de> Deserialize<'de> for Scalar {
 pub enum ScenarioError {
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
+    #[error(
+        "{path} is empty; write a scenario (docs/simulate.md has the format), or take a snapshot of a cluster with kerf snapshot"
+    )]
+    Empty { path: String },
     #[error("{path} is not YAML: {problem}")]
     Syntax { path: String, problem: String },
     #[error("{path}, at {field}: {problem}; see docs/simulate.md for the format")]
@@ -197,6 +202,9 @@ impl Scenario {
     /// A scenario, or a snapshot of a cluster. `path` is how errors call the text.
     pub fn from_yaml(text: &str, path: &str) -> Result<Self, ScenarioError> {
         let mut value = any_yaml(text, path)?;
+        if value.is_null() {
+            return Err(ScenarioError::Empty { path: path.to_owned() });
+        }
         let read = match snapshot::items(&mut value) {
             Some(items) => snapshot::scenario(items),
             None => {
@@ -225,6 +233,9 @@ impl Scenario {
         unique("workloads", self.workloads.iter().map(|workload| &workload.name))?;
         unique("instanceTypes", self.instance_types.iter().map(|entry| &entry.name))?;
         unique("policies", self.policies.iter().map(|policy| &policy.name))?;
+        for (index, entry) in self.instance_types.iter().enumerate() {
+            entry.check().map_err(|wrong| wrong.within(&format!("instanceTypes[{index}]")))?;
+        }
         for (index, workload) in self.workloads.iter().enumerate() {
             workload.check().map_err(|wrong| wrong.within(&format!("workloads[{index}]")))?;
         }
@@ -263,6 +274,29 @@ fn shaped<T: DeserializeOwned>(value: Value, path: &str) -> Result<T, ScenarioEr
         let problem = error.into_inner().to_string();
         ScenarioError::Shape { path: path.to_owned(), field, problem }
     })
+}
+
+impl InstanceTypeEntry {
+    fn check(&self) -> Result<(), Wrong> {
+        for (field, price) in [("price", Some(self.price)), ("spotPrice", self.spot_price)] {
+            if price.is_some_and(|price| !(price > 0.0 && price < 1e6)) {
+                let problem = "a machine costs something; write dollars per hour, such as 0.0864";
+                return Err(Wrong::new(field, problem));
+            }
+        }
+        for (field, Scalar(amount)) in [("cpu", &self.cpu), ("memory", &self.memory)] {
+            let amount = amount.parse::<Quantity>();
+            let amount = amount.map_err(|error| Wrong::new(field, error.to_string()))?;
+            if amount <= Quantity::ZERO {
+                return Err(Wrong::new(field, "a machine has some; write an amount above 0"));
+            }
+        }
+        if self.zones.is_empty() {
+            let problem = "it can be had nowhere; name a zone, or leave the field out";
+            return Err(Wrong::new("zones", problem));
+        }
+        Ok(())
+    }
 }
 
 impl PriceMovement {
@@ -369,8 +403,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
+        let types = |entry: &str| format!("{SMALL}workloads: []\ninstanceTypes: [{entry}]\n");
         let web = |rest: &str| format!("{SMALL}workloads: [{{name: web, {rest}}}]\n");
         for (text, expected) in [
+            (
+                "",
+                "x.yaml is empty; write a scenario (docs/simulate.md has the format), or take a snapshot",
+            ),
+            ("# nothing but a comment\n", "x.yaml is empty; "),
             ("length: [", "x.yaml is not YAML: "),
             ("length: 1h\n", "x.yaml, at the top level: missing field `pools`"),
             ("length: soon\n", "x.yaml, at length: \"soon\" is not a duration"),
@@ -384,7 +424,32 @@ mod tests {
             (&web("replicas: 1, daily: {low: 1, high: 2}"), "at workloads[0].replicas: "),
             (&web("daily: {low: 3, high: 2}"), "at workloads[0].daily: low is above high"),
             (&web("replicas: 1, pod: {cpu: lots}"), "at workloads[0].pod.cpu: \"lots\""),
-            (&web("cron: {schedule: hourly, runsFor: 1m}"), "at workloads[0].cron.schedule: "),
+            (
+                &web("cron: {schedule: hourly, runsFor: 1m}"),
+                "at workloads[0].cron.schedule: write five fields, such as \"*/10 * * * *\"",
+            ),
+            (
+                &web("cron: {schedule: '61 * * * *', runsFor: 1m}"),
+                "at workloads[0].cron.schedule: \"61 * * * *\" is no schedule: ",
+            ),
+            (
+                &web("cron: {schedule: '0 0 31 2 *', runsFor: 1m}"),
+                "at workloads[0].cron.schedule: \"0 0 31 2 *\" never comes up",
+            ),
+            (
+                &types("{name: a, cpu: 1, memory: 1Gi, price: -0.1}"),
+                "at instanceTypes[0].price: a machine costs something; write dollars per hour",
+            ),
+            (
+                &types("{name: a, cpu: 1, memory: 1Gi, price: 0.1, spotPrice: 0}"),
+                "at instanceTypes[0].spotPrice: ",
+            ),
+            (&types("{name: a, cpu: 0, memory: 1Gi, price: 1}"), "at instanceTypes[0].cpu: "),
+            (&types("{name: a, cpu: 1, memory: much, price: 1}"), "at instanceTypes[0].memory: "),
+            (
+                &types("{name: a, cpu: 1, memory: 1Gi, price: 1, zones: []}"),
+                "at instanceTypes[0].zones: it can be had nowhere",
+            ),
             (
                 &format!(
                     "{SMALL}workloads: [{{name: a, replicas: 1}}, {{name: a, replicas: 1}}]\n"

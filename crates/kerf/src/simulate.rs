@@ -39,7 +39,10 @@ pub(crate) fn simulate(options: &SimulateOptions) -> ExitCode {
                 SimulateError::Scenario(_)
                 | SimulateError::Policy(_)
                 | SimulateError::Play(
-                    PlayError::Refused { .. } | PlayError::Policy { .. } | PlayError::Market(_),
+                    PlayError::Refused { .. }
+                    | PlayError::Policy { .. }
+                    | PlayError::Market(_)
+                    | PlayError::UnknownInstanceType { .. },
                 ) => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
             }
@@ -59,7 +62,7 @@ fn report(options: &SimulateOptions) -> Result<(), SimulateError> {
     }
     let policies = policies(options, &scenario)?;
     let bar = Bar::default();
-    let comparison = compare(&scenario, &policies, |share| bar.show(share));
+    let comparison = compare(&scenario, &policies, options.seeds, |share| bar.show(share));
     bar.clear();
     let comparison = comparison?;
     if let Some(path) = &options.html {

@@ -19,17 +19,24 @@ pub(super) struct Point {
     pub(super) y: f64,
 }
 
-const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 320.0;
-const LEFT: f64 = 60.0;
-const BOTTOM: f64 = 40.0;
-const TOP: f64 = 12.0;
-const RIGHT: f64 = 12.0;
+pub(super) struct Axes {
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+}
 
-pub(super) fn lines(series: &[Series], x: &str, y: &str) -> String {
-    let all = || series.iter().flat_map(|one| one.points.iter().copied());
-    let frame = Frame::around(all());
-    let mut svg = frame.open(x, y);
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 330.0;
+const LEFT: f64 = 56.0;
+const BOTTOM: f64 = 42.0;
+const TOP: f64 = 26.0;
+/// Names stand beside the ends of their lines.
+const RIGHT: f64 = 215.0;
+/// Names closer than this could not be read.
+const LEADING: f64 = 15.0;
+
+pub(super) fn lines(series: &[Series], axes: &Axes) -> String {
+    let frame = Frame::around(series.iter().flat_map(|one| one.points.iter().copied()), 0.0);
+    let mut svg = frame.open(axes);
     for one in series {
         let mut path = String::new();
         for (index, (x, y)) in one.points.iter().enumerate() {
@@ -38,7 +45,23 @@ pub(super) fn lines(series: &[Series], x: &str, y: &str) -> String {
         }
         let _ = writeln!(
             svg,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"><title>{}</title></path>",
+            "<path class=\"run\" d=\"{path}\" stroke=\"{}\"><title>{}</title></path>",
+            one.colour,
+            escaped(&one.name)
+        );
+    }
+    let ends: Vec<_> = series.iter().filter_map(|one| one.points.last()).collect();
+    let ends: Vec<f64> = ends.into_iter().map(|(_, y)| frame.y(*y)).collect();
+    let from = WIDTH - RIGHT;
+    for ((one, end), at) in series.iter().zip(&ends).zip(spread(&ends)) {
+        let _ = writeln!(
+            svg,
+            "<path class=\"lead\" d=\"M{:.1} {end:.1}L{:.1} {at:.1}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" style=\"fill:{}\">{}</text>",
+            from + 2.0,
+            from + 18.0,
+            from + 22.0,
+            at + 4.0,
             one.colour,
             escaped(&one.name)
         );
@@ -47,23 +70,46 @@ pub(super) fn lines(series: &[Series], x: &str, y: &str) -> String {
     svg
 }
 
-pub(super) fn scatter(points: &[Point], x: &str, y: &str) -> String {
-    let frame = Frame::around(points.iter().map(|point| (point.x, point.y)));
-    let mut svg = frame.open(x, y);
-    for point in points {
-        let (x, y, colour, name) =
-            (frame.x(point.x), frame.y(point.y), point.colour, escaped(&point.name));
-        // Names at the right edge are written to the left of their dot.
-        let (at, anchor) = if x > WIDTH - 200.0 { (x - 10.0, "end") } else { (x + 10.0, "start") };
+pub(super) fn scatter(points: &[Point], axes: &Axes) -> String {
+    let frame = Frame::around(points.iter().map(|point| (point.x, point.y)), 0.06);
+    let mut svg = frame.open(axes);
+    let heights: Vec<f64> = points.iter().map(|point| frame.y(point.y)).collect();
+    for (point, at) in points.iter().zip(spread(&heights)) {
+        let (x, y) = (frame.x(point.x), frame.y(point.y));
         let _ = writeln!(
             svg,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{name}</text>",
-            y + 4.0
+            "<path class=\"lead\" d=\"M{x:.1} {y:.1}L{:.1} {at:.1}\"/>\
+             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5.5\" fill=\"{}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" style=\"fill:{}\">{}</text>",
+            x + 14.0,
+            point.colour,
+            x + 17.0,
+            at + 4.0,
+            point.colour,
+            escaped(&point.name)
         );
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// Moves heights apart until each has room for a name, as little as that takes, and keeps their order.
+fn spread(heights: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..heights.len()).collect();
+    order.sort_by(|a, b| heights[*a].total_cmp(&heights[*b]).then(a.cmp(b)));
+    let mut placed = heights.to_vec();
+    let mut last = f64::NEG_INFINITY;
+    for index in &order {
+        placed[*index] = placed[*index].max(last + LEADING);
+        last = placed[*index];
+    }
+    // What was pushed out at the bottom is pushed back up.
+    let mut next = HEIGHT - BOTTOM + LEADING;
+    for index in order.iter().rev() {
+        placed[*index] = placed[*index].min(next - LEADING);
+        next = placed[*index];
+    }
+    placed
 }
 
 /// Where values lie on the paper.
@@ -73,8 +119,9 @@ struct Frame {
 }
 
 impl Frame {
-    /// Zero is always in it: a plot that cuts it off shows what is not there.
-    fn around(points: impl Iterator<Item = (f64, f64)>) -> Self {
+    /// Zero is always in it: a plot that cuts it off shows what is not there. `margin` is a share of the whole that is left
+    /// free above.
+    fn around(points: impl Iterator<Item = (f64, f64)>, margin: f64) -> Self {
         let mut frame = Self { x: (0.0, 0.0), y: (0.0, 0.0) };
         for (x, y) in points {
             frame.x = (frame.x.0.min(x), frame.x.1.max(x));
@@ -84,6 +131,7 @@ impl Frame {
             if *high - *low <= 0.0 {
                 *high = *low + 1.0;
             }
+            *high += (*high - *low) * margin;
         }
         frame
     }
@@ -96,16 +144,18 @@ impl Frame {
         HEIGHT - BOTTOM - (value - self.y.0) / (self.y.1 - self.y.0) * (HEIGHT - BOTTOM - TOP)
     }
 
-    fn open(&self, x: &str, y: &str) -> String {
-        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
+    fn open(&self, Axes { x, y }: &Axes) -> String {
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{y} by {x}\">\n"
+        );
         for value in ticks(self.y) {
             let _ = writeln!(
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{1:.1}\" y2=\"{1:.1}\"/>\
-                 <text x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\">{4}</text>",
+                 <text class=\"tick\" x=\"{2}\" y=\"{3:.1}\" text-anchor=\"end\">{4}</text>",
                 WIDTH - RIGHT,
                 self.y(value),
-                LEFT - 6.0,
+                LEFT - 8.0,
                 self.y(value) + 4.0,
                 label(value)
             );
@@ -113,18 +163,23 @@ impl Frame {
         for value in ticks(self.x) {
             let _ = writeln!(
                 svg,
-                "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                "<line class=\"grid\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1}\" y2=\"{2}\"/>\
+                 <text class=\"tick\" x=\"{0:.1}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>",
                 self.x(value),
-                HEIGHT - BOTTOM + 16.0,
+                HEIGHT - BOTTOM,
+                HEIGHT - BOTTOM + 5.0,
+                HEIGHT - BOTTOM + 19.0,
                 label(value)
             );
         }
         let _ = writeln!(
             svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{x}</text>\
-             <text x=\"{LEFT}\" y=\"{TOP}\" dx=\"6\">{y}</text>",
+            "<text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{x}</text>\
+             <text class=\"tick\" x=\"{}\" y=\"{}\">{y}</text>",
             WIDTH - RIGHT,
-            HEIGHT - 6.0
+            HEIGHT - 6.0,
+            LEFT - 40.0,
+            TOP - 12.0
         );
         svg
     }
@@ -148,6 +203,18 @@ fn label(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_moved_apart_and_keep_their_order() {
+        for (heights, expected) in [
+            (vec![50.0, 100.0], vec![50.0, 100.0]),
+            (vec![100.0, 50.0, 52.0], vec![100.0, 50.0, 65.0]),
+            (vec![288.0, 288.0, 288.0], vec![258.0, 273.0, 288.0]),
+            (vec![280.0, 40.0, 288.0], vec![273.0, 40.0, 288.0]),
+        ] {
+            assert_eq!(spread(&heights), expected, "{heights:?}");
+        }
+    }
 
     #[test]
     fn ticks_are_round_and_few() {

@@ -138,6 +138,8 @@ impl Pods {
         if evicted && !pod.evicted && !pod.is_daemon {
             pod.evicted = true;
             change.evicted = true;
+            // When it is seen may be a millisecond later, and then what is on the edge is once in and once out.
+            let now = evicted_at(object).unwrap_or(now);
             let soon =
                 |then: Timestamp| now.as_millisecond() - then.as_millisecond() <= TOO_SOON_MS;
             if pod.story.restarted.is_some_and(soon) && !pod.story.too_often {
@@ -186,6 +188,12 @@ impl Pods {
             change.nodes.push(node);
         }
     }
+}
+
+fn evicted_at(pod: &Value) -> Option<Timestamp> {
+    let conditions = pod.pointer("/status/conditions")?.as_array()?;
+    let target = conditions.iter().find(|one| one["type"] == "DisruptionTarget")?;
+    target["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,27 +1,24 @@
-//! A scenario from a snapshot of a real cluster: its pods become workloads.
+//! A scenario from a snapshot of a real cluster: it begins with the nodes and pods that are there.
 
 use std::collections::BTreeMap;
 
-use kerf_api::GoDuration;
+use jiff::Timestamp;
+use kerf_api::{GoDuration, TERMINATION_FINALIZER, conditions, labels, taints};
+use kerf_cluster::load;
 use serde_json::{Map, Value, json};
 
-use super::{PodTemplate, PoolEntry, Scenario, Timing, Workload, Wrong, new_year};
-use crate::ledger::text;
+use super::{PoolEntry, Scenario, Timing, Wrong, new_year};
+use crate::{
+    ledger::text,
+    objects::{self, WORKLOAD},
+    standing::{Machine, Set, Standing},
+};
 
 /// What does not belong to a pod but to its life on one node, or would need objects that a snapshot does not hold.
-const LEFT_OUT: [&str; 8] = [
-    "nodeName",
-    "volumes",
-    "priority",
-    "priorityClassName",
-    "schedulerName",
-    "serviceAccountName",
-    "preemptionPolicy",
-    "resourceClaims",
-];
-/// Labels that a controller gives to each generation of its pods.
-const OF_CONTROLLERS: [&str; 3] =
-    ["pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name"];
+const LEFT_OUT: [&str; 4] = ["nodeName", "volumes", "priorityClassName", "resourceClaims"];
+/// Labels by which a controller tells its pods from each other.
+const OF_SINGLE_PODS: [&str; 2] =
+    ["statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"];
 
 /// The items of a list such as `kerf snapshot` writes; nothing for anything else.
 pub(super) fn items(value: &mut Value) -> Option<Vec<Value>> {
@@ -34,15 +31,21 @@ pub(super) fn items(value: &mut Value) -> Option<Vec<Value>> {
     }
 }
 
-pub(super) fn scenario(items: Vec<Value>) -> Result<Scenario, Wrong> {
-    let (mut pools, mut pods, mut namespaces, mut objects) = (vec![], vec![], vec![], vec![]);
-    for item in items {
+pub(super) fn scenario(mut items: Vec<Value>) -> Result<Scenario, Wrong> {
+    // Lists of kubectl say more than snapshots; some of it would tie objects to the cluster they come from.
+    items.iter_mut().for_each(load::trim);
+    let start = items.iter().filter_map(newest).max().unwrap_or_else(new_year);
+    let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
+    let (mut namespaces, mut objects) = (vec![], vec![]);
+    for item in items.into_iter().filter(|item| !leaves(item)) {
         match text(&item, "/kind") {
             "NodePool" => pools.push(PoolEntry {
                 name: text(&item, "/metadata/name").to_owned(),
                 spec: item["spec"].as_object().cloned().unwrap_or_default(),
                 changes: Vec::new(),
             }),
+            "NodeClaim" => claims.push(item),
+            "Node" => nodes.push(item),
             "Pod" => pods.push(item),
             "Namespace" => namespaces.push(bare(&item)),
             "DaemonSet" | "PodDisruptionBudget" => objects.push(bare(&item)),
@@ -50,91 +53,204 @@ pub(super) fn scenario(items: Vec<Value>) -> Result<Scenario, Wrong> {
         }
     }
     if pools.is_empty() {
-        let problem = "there is no NodePool in the snapshot, so that no node can be launched";
+        let problem = "there is no NodePool in the snapshot, so that no node can be launched; \
+                       take it from a cluster that has some";
         return Err(Wrong::new("items", problem));
     }
-    let length: GoDuration = "24h".parse().map_err(|_| Wrong::new("length", "24h"))?;
+    let machines = machines(nodes, &claims, start);
+    let sets = sets(&pods, &machines);
+    let count = sets.iter().map(|set| set.pods.len()).sum::<usize>();
     Ok(Scenario {
         name: String::new(),
-        description: format!("The {} pods of a snapshot, under a constant load.", pods.len()),
-        length,
+        description: format!(
+            "{} nodes and {count} pods of a snapshot of {start}, under a constant load.",
+            machines.len()
+        ),
+        length: day()?,
         seed: 0,
-        start: new_year(),
+        start,
         timing: Timing::default(),
         operator: BTreeMap::new(),
         instance_types_file: None,
         instance_types: Vec::new(),
         prices: Vec::new(),
         pools,
-        workloads: workloads(&pods),
+        workloads: Vec::new(),
         policies: Vec::new(),
-        objects: namespaces.into_iter().chain(objects).collect(),
+        standing: Standing {
+            objects: namespaces.into_iter().chain(objects).collect(),
+            machines,
+            sets,
+        },
     })
 }
 
-/// Pods of the same owner are replicas of one workload. Those of daemons come with their DaemonSets, static pods with their
-/// nodes, and those that have ended or are about to need no place.
-fn workloads(pods: &[Value]) -> Vec<Workload> {
-    let mut groups: BTreeMap<(String, String), (&Value, u32)> = BTreeMap::new();
+fn day() -> Result<GoDuration, Wrong> {
+    "24h".parse().map_err(|_| Wrong::new("length", "24h"))
+}
+
+/// What was about to go when the snapshot was taken has gone.
+fn leaves(object: &Value) -> bool {
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+}
+
+/// The nodes, the oldest first. One that is about to go is not among them, nor one whose claim is.
+fn machines(nodes: Vec<Value>, claims: &[Value], start: Timestamp) -> Vec<Machine> {
+    let mut machines = Vec::new();
+    for node in nodes {
+        let (name, id) = (text(&node, "/metadata/name"), text(&node, "/spec/providerID"));
+        let claim = claims.iter().find(|claim| {
+            text(claim, "/status/nodeName") == name
+                || (!id.is_empty() && text(claim, "/status/providerID") == id)
+        });
+        let is_of_pool = node["metadata"]["labels"].get(labels::NODE_POOL).is_some();
+        if claim.is_none() && is_of_pool {
+            continue;
+        }
+        let created = text(&node, "/metadata/creationTimestamp").parse().unwrap_or(start);
+        let claim = claim.map(|claim| standing_claim(claim, name));
+        machines.push(Machine { created, node: standing_node(&node, claim.is_some()), claim });
+    }
+    machines.sort_by(|a, b| {
+        let name = |machine: &Machine| text(&machine.node, "/metadata/name").to_owned();
+        a.created.cmp(&b.created).then_with(|| name(a).cmp(&name(b)))
+    });
+    machines
+}
+
+/// As the simulated cloud would have made it.
+fn standing_node(node: &Value, has_claim: bool) -> Value {
+    let name = text(node, "/metadata/name");
+    let mut metadata = kept_metadata(node);
+    // By this the testbed knows the nodes whose kubelet it plays.
+    metadata["annotations"]["kwok.x-k8s.io/node"] = "fake".into();
+    if has_claim {
+        metadata["finalizers"] = json!([TERMINATION_FINALIZER]);
+    }
+    let tainted = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    // Those that follow from a node's state are for whoever sees it.
+    let lasting = tainted.filter(|taint| {
+        let key = taint["key"].as_str().unwrap_or_default();
+        !key.starts_with("node.kubernetes.io/") && key != taints::DISRUPTED
+    });
+    let mut spec = json!({
+        "providerID": format!("kwok://{name}"), "taints": lasting.collect::<Vec<_>>(),
+    });
+    if node["spec"]["unschedulable"] == true {
+        spec["unschedulable"] = true.into();
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec,
+        "status": {
+            "capacity": node["status"]["capacity"], "allocatable": node["status"]["allocatable"],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}],
+        },
+    })
+}
+
+fn standing_claim(claim: &Value, node: &str) -> Value {
+    let mut metadata = kept_metadata(claim);
+    metadata["finalizers"] = json!([TERMINATION_FINALIZER]);
+    let mut spec = claim["spec"].clone();
+    spec["nodeClassRef"] = objects::node_class_ref();
+    let mut status = claim["status"].clone();
+    status["providerID"] = format!("kwok://{node}").into();
+    status["nodeName"] = node.into();
+    if let Some(all) = status["conditions"].as_array_mut() {
+        all.retain(|one| one["type"] != conditions::DISRUPTION_REASON);
+    }
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec,
+        "status": status,
+    })
+}
+
+/// Pods of the same owner belong to one set, whatever their owner was: when one goes, another comes. Those of daemons come
+/// with their `DaemonSet`s, static pods with their nodes, and those that have ended need no place.
+fn sets(pods: &[Value], machines: &[Machine]) -> Vec<Set> {
+    let mut groups: BTreeMap<(&str, &str, &str), Vec<&Value>> = BTreeMap::new();
     for pod in pods {
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
-        let kind = owner.and_then(|owner| owner["kind"].as_str()).unwrap_or_default();
-        let over = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-            || !text(pod, "/metadata/deletionTimestamp").is_empty();
+        let owner_text = |field: &str| owner.and_then(|owner| owner[field].as_str());
+        let kind = owner_text("kind").unwrap_or("Pod");
+        let over = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
         if over || kind == "DaemonSet" || kind == "Node" {
             continue;
         }
-        let owner = owner.and_then(|owner| owner["name"].as_str());
-        let name = owner.unwrap_or_else(|| text(pod, "/metadata/name")).to_owned();
-        let key = (text(pod, "/metadata/namespace").to_owned(), name);
-        groups.entry(key).or_insert((pod, 0)).1 += 1;
+        let name = owner_text("name").unwrap_or_else(|| text(pod, "/metadata/name"));
+        let key = (text(pod, "/metadata/namespace"), name, kind);
+        groups.entry(key).or_default().push(pod);
     }
-    let workload = |((namespace, name), (pod, replicas))| Workload {
-        name,
-        namespace,
-        replicas: Some(replicas),
-        steps: Vec::new(),
-        daily: None,
-        cron: None,
-        daemon: false,
-        pod: template(pod),
-        budget: None,
-    };
-    groups.into_iter().map(workload).collect()
+    let mut sets: Vec<Set> = Vec::new();
+    for (index, ((namespace, name, kind), members)) in groups.into_iter().enumerate() {
+        let mark = format!("set-{index}");
+        let taken = sets.iter().any(|other| {
+            (text(&other.set, "/metadata/namespace"), text(&other.set, "/metadata/name"))
+                == (namespace, name)
+        });
+        let kind = kind.to_ascii_lowercase();
+        let name = if taken { format!("{name}-{kind}") } else { name.to_owned() };
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "replicas": members.len(), "selector": {"matchLabels": {WORKLOAD: mark}},
+                "template": template(members[0], &mark),
+            },
+        });
+        let pods = members.into_iter().map(|pod| standing_pod(pod, &mark, machines)).collect();
+        sets.push(Set { set, pods });
+    }
+    sets
 }
 
-fn template(pod: &Value) -> PodTemplate {
-    let texts = |path: &str| -> BTreeMap<String, String> {
-        let all = pod.pointer(path).and_then(Value::as_object).into_iter().flatten();
-        all.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
-    };
-    let mut labels = texts("/metadata/labels");
-    labels.retain(|key, _| !OF_CONTROLLERS.contains(&key.as_str()));
-    let mut spec = pod["spec"].as_object().cloned().unwrap_or_default();
-    spec.retain(|field, _| !LEFT_OUT.contains(&field.as_str()));
-    // A pod that ends by itself would be started again at once, which is no load that anybody had.
-    spec.remove("restartPolicy");
-    complete(&mut spec);
-    PodTemplate {
-        labels,
-        annotations: texts("/metadata/annotations"),
-        spec,
-        ..PodTemplate::default()
+fn template(pod: &Value, mark: &str) -> Value {
+    let mut metadata = kept_metadata(pod);
+    for field in ["name", "namespace"] {
+        metadata.as_object_mut().map(|all| all.remove(field));
     }
+    if let Some(labels) = metadata["labels"].as_object_mut() {
+        labels.retain(|key, _| !OF_SINGLE_PODS.contains(&key.as_str()));
+    }
+    metadata["labels"][WORKLOAD] = mark.into();
+    json!({"metadata": metadata, "spec": pod_spec(&pod["spec"])})
+}
+
+/// On its node, if that is there; else it waits for one.
+fn standing_pod(pod: &Value, mark: &str, machines: &[Machine]) -> Value {
+    let mut metadata = kept_metadata(pod);
+    metadata["labels"][WORKLOAD] = mark.into();
+    let mut spec = pod_spec(&pod["spec"]);
+    let node = text(pod, "/spec/nodeName");
+    let mut standing =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": null});
+    if machines.iter().any(|machine| text(&machine.node, "/metadata/name") == node) {
+        spec.insert("nodeName".to_owned(), node.into());
+        let mut status = Map::new();
+        for field in ["phase", "startTime", "conditions"] {
+            let value = &pod["status"][field];
+            if !value.is_null() {
+                status.insert(field.to_owned(), value.clone());
+            }
+        }
+        standing["status"] = status.into();
+    }
+    standing["spec"] = spec.into();
+    standing
+}
+
+fn pod_spec(spec: &Value) -> Map<String, Value> {
+    let mut spec = spec.as_object().cloned().unwrap_or_default();
+    spec.retain(|field, _| !LEFT_OUT.contains(&field.as_str()));
+    complete(&mut spec);
+    spec
 }
 
 /// Without what the API server has added to it.
 fn bare(object: &Value) -> Value {
-    let metadata = &object["metadata"];
-    let mut kept = Map::new();
-    for field in ["name", "namespace", "labels"] {
-        if !metadata[field].is_null() {
-            kept.insert(field.to_owned(), metadata[field].clone());
-        }
-    }
     let mut bare = json!({
-        "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": kept,
+        "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": kept_metadata(object),
     });
     if let Some(spec) = object["spec"].as_object() {
         let mut spec = spec.clone();
@@ -149,14 +265,41 @@ fn bare(object: &Value) -> Value {
     bare
 }
 
-/// Snapshots keep no images, and mounts have lost their volumes.
+fn kept_metadata(object: &Value) -> Value {
+    let mut kept = Map::new();
+    for field in ["name", "namespace", "labels", "annotations"] {
+        let value = &object["metadata"][field];
+        if !value.is_null() {
+            kept.insert(field.to_owned(), value.clone());
+        }
+    }
+    kept.into()
+}
+
+/// Snapshots keep no images.
 fn complete(spec: &mut Map<String, Value>) {
     for field in ["containers", "initContainers"] {
         let containers = spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten();
         for container in containers.filter_map(Value::as_object_mut) {
             container.insert("image".to_owned(), "example.com/app:1".into());
-            container.remove("volumeMounts");
         }
+    }
+}
+
+/// The last time at which something happened to an object: a snapshot does not say when it was taken.
+fn newest(value: &Value) -> Option<Timestamp> {
+    const TIMES: [&str; 4] =
+        ["creationTimestamp", "lastTransitionTime", "lastPodEventTime", "startTime"];
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter_map(|(field, value)| match value {
+                Value::String(time) if TIMES.contains(&field.as_str()) => time.parse().ok(),
+                other => newest(other),
+            })
+            .max(),
+        Value::Array(items) => items.iter().filter_map(newest).max(),
+        _ => None,
     }
 }
 
@@ -169,32 +312,100 @@ mod tests {
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
-                "name": name, "namespace": "shop", "labels": {"app": "x", "pod-template-hash": "1"},
+                "name": name, "namespace": "shop", "labels": {"app": "x", "apps.kubernetes.io/pod-index": "1"},
                 "ownerReferences": [{"kind": kind, "name": owner, "controller": true}],
             },
             "spec": {
-                "nodeName": "n", "nodeSelector": {"disk": "ssd"},
+                "nodeName": "n", "nodeSelector": {"disk": "ssd"}, "priority": 7,
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
             },
             "status": {"phase": phase},
         })
     }
 
+    fn node(name: &str, created: &str, labels: &Value) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "creationTimestamp": created, "labels": labels},
+            "spec": {"providerID": format!("aws:///{name}"), "taints": [
+                {"key": "team", "effect": "NoSchedule"},
+                {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+            ]},
+            "status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3900m"}},
+        })
+    }
+
+    fn pool() -> Value {
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {}})
+    }
+
+    fn claim(name: &str, node: &str) -> Value {
+        json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
+            "spec": {"nodeClassRef": {"group": "g", "kind": "EC2NodeClass", "name": "x"}},
+            "status": {"nodeName": node, "providerID": format!("aws:///{node}"), "conditions": [
+                {"type": "Initialized", "status": "True"}, {"type": "DisruptionReason", "status": "True"},
+            ]},
+        })
+    }
+
     #[test]
-    fn pods_of_one_owner_become_one_workload() {
+    fn pods_of_one_owner_become_one_set_on_the_nodes_they_have() {
+        let machine = Machine { created: new_year(), node: node("n", "", &json!({})), claim: None };
+        let mut elsewhere = pod("d", "ReplicaSet/web-1", "Running");
+        elsewhere["spec"]["nodeName"] = "gone".into();
         let pods = [
             pod("a", "ReplicaSet/web-1", "Running"),
-            pod("b", "ReplicaSet/web-1", "Pending"),
-            pod("c", "ReplicaSet/web-1", "Failed"),
-            pod("d", "StatefulSet/db", "Running"),
+            pod("b", "ReplicaSet/web-1", "Failed"),
+            pod("c", "StatefulSet/web-1", "Running"),
+            elsewhere,
             pod("e", "DaemonSet/agent", "Running"),
+            pod("f", "Node/n", "Running"),
         ];
-        let found = workloads(&pods);
-        let counts: Vec<_> = found.iter().map(|w| (w.name.as_str(), w.replicas.unwrap())).collect();
-        assert_eq!(counts, [("db", 1), ("web-1", 2)]);
-        assert_eq!(found[1].pod.labels, [("app".to_owned(), "x".to_owned())].into());
-        assert_eq!(found[1].pod.spec["nodeSelector"]["disk"], "ssd");
-        assert!(!found[1].pod.spec.contains_key("nodeName"));
+        let found = sets(&pods, &[machine]);
+        let counts: Vec<_> = found
+            .iter()
+            .map(|one| (text(&one.set, "/metadata/name"), one.set["spec"]["replicas"].as_u64()))
+            .collect();
+        assert_eq!(counts, [("web-1", Some(2)), ("web-1-statefulset", Some(1))]);
+        let Set { set, pods } = &found[0];
+        let template = &set["spec"]["template"];
+        assert_eq!(template["metadata"]["labels"], json!({"app": "x", WORKLOAD: "set-0"}));
+        assert_eq!(template["spec"]["nodeSelector"]["disk"], "ssd");
+        assert_eq!(template["spec"]["priority"], 7);
+        assert_eq!(template["spec"].get("nodeName"), None);
+        let places: Vec<_> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
+        assert_eq!(places, ["n", ""], "a pod whose node is not there waits");
+        assert_eq!(pods[0]["status"]["phase"], "Running");
+        assert_eq!(pods[1].get("status"), None);
+    }
+
+    #[test]
+    fn nodes_become_machines_of_the_simulated_cloud() {
+        let of_pool = json!({"karpenter.sh/nodepool": "p"});
+        let mut going = claim("c3", "n3");
+        going["metadata"]["deletionTimestamp"] = "2026-02-01T00:00:00Z".into();
+        let read = scenario(vec![
+            pool(),
+            node("n2", "2026-01-02T00:00:00Z", &of_pool),
+            node("n1", "2026-01-01T00:00:00Z", &json!({})),
+            node("n3", "2026-01-03T00:00:00Z", &of_pool),
+            claim("c2", "n2"),
+            going,
+        ])
+        .unwrap();
+        assert_eq!(read.start.to_string(), "2026-01-03T00:00:00Z", "the last that is known");
+        let machines = &read.standing.machines;
+        let names: Vec<_> = machines.iter().map(|one| text(&one.node, "/metadata/name")).collect();
+        assert_eq!(names, ["n1", "n2"], "the oldest first, and none that is about to go");
+        assert!(machines[0].claim.is_none(), "a node that no pool made");
+        let (node, claim) = (&machines[1].node, machines[1].claim.as_ref().unwrap());
+        assert_eq!(node["spec"]["taints"], json!([{"key": "team", "effect": "NoSchedule"}]));
+        assert_eq!(node["spec"]["providerID"], "kwok://n2");
+        assert_eq!(claim["status"]["providerID"], "kwok://n2");
+        assert_eq!(claim["spec"]["nodeClassRef"]["kind"], "KWOKNodeClass");
+        assert_eq!(claim["status"]["conditions"].as_array().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Workloads: pods of one kind, and how many of them there are when.
 
-use std::{collections::BTreeMap, f64::consts::TAU, time::Duration};
+use std::{collections::BTreeMap, f64::consts::TAU, str::FromStr, time::Duration};
 
+use jiff::tz::TimeZone;
 use kerf_api::GoDuration;
 use kerf_model::Quantity;
 use kerf_testbed::Random;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Scalar, Wrong};
+use super::{Scalar, Wrong, new_year};
 
 /// A Deployment, a `CronJob` or a DaemonSet, with its disruption budget.
 #[derive(Clone, Debug, Deserialize)]
@@ -134,11 +135,8 @@ impl Workload {
                 return Err(Wrong::new("daily.every", "numbers are adjusted every 15s at most"));
             }
         }
-        if let Some(cron) = &self.cron
-            && cron.schedule.split_whitespace().count() != 5
-        {
-            let problem = "write five fields, such as \"*/10 * * * *\"";
-            return Err(Wrong::new("cron.schedule", problem));
+        if let Some(cron) = &self.cron {
+            cron.check()?;
         }
         for (field, amount) in [("pod.cpu", &self.pod.cpu), ("pod.memory", &self.pod.memory)] {
             if let Some(Scalar(text)) = amount
@@ -186,6 +184,28 @@ impl Workload {
         changes.retain(|(at, _)| *at < end);
         changes.dedup_by_key(|(_, replicas)| *replicas);
         changes
+    }
+}
+
+impl Cron {
+    fn check(&self) -> Result<(), Wrong> {
+        let Self { schedule: text, pods, .. } = self;
+        let wrong = |problem: String| Err(Wrong::new("cron.schedule", problem));
+        if text.split_whitespace().count() != 5 {
+            return wrong("write five fields, such as \"*/10 * * * *\"".to_owned());
+        }
+        let schedule = match croner::Cron::from_str(text) {
+            Ok(schedule) => schedule,
+            Err(error) => return wrong(format!("{text:?} is no schedule: {error}")),
+        };
+        let some_day = new_year().to_zoned(TimeZone::UTC);
+        if schedule.find_next_occurrence(&some_day, true).is_err() {
+            return wrong(format!("{text:?} never comes up; write a day that exists"));
+        }
+        if *pods == 0 {
+            return Err(Wrong::new("cron.pods", "a job has at least one pod"));
+        }
+        Ok(())
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct SimulateOptions {
     pub(crate) compare: Vec<String>,
     pub(crate) sweeps: Vec<String>,
     pub(crate) seed: Option<u64>,
+    /// How many of them, from `seed` on.
+    pub(crate) seeds: u32,
     pub(crate) length: Option<GoDuration>,
     pub(crate) instance_types_file: Option<PathBuf>,
     pub(crate) format: Format,
@@ -44,6 +46,8 @@ pub(super) fn command() -> clap::Command {
              two of them, with plots\n  \
              kerf simulate scenario.yaml --sweep=consolidationSavingsThreshold=0,0.005,0.01,0.02\n      \
              one control at several values\n  \
+             kerf simulate scenario.yaml --compare=all --seeds=5\n      \
+             how much of it is chance\n  \
              kerf snapshot > cluster.json && kerf simulate cluster.json --compare=all\n      \
              your cluster",
         )
@@ -83,6 +87,14 @@ pub(super) fn command() -> clap::Command {
                 .value_name("NUMBER")
                 .value_parser(value_parser!(u64))
                 .help("Where chance comes from [default: the scenario's]"),
+        )
+        .arg(
+            Arg::new("seeds")
+                .long("seeds")
+                .value_name("COUNT")
+                .default_value("1")
+                .value_parser(value_parser!(u32).range(1..=1000))
+                .help("Run each policy with this many seeds, from --seed on, and report the means"),
         )
         .arg(
             Arg::new("length")
@@ -126,6 +138,7 @@ impl SimulateOptions {
             compare: texts("compare"),
             sweeps: texts("sweep"),
             seed: matches.get_one("seed").copied(),
+            seeds: matches.get_one("seeds").copied().unwrap_or(1),
             length: super::length(matches)?,
             instance_types_file: matches.get_one::<PathBuf>("instance-types-file-path").cloned(),
             format: match matches.get_one::<String>("output").map(String::as_str) {

@@ -7,8 +7,12 @@ use kerf_simulation::{Comparison, Summary};
 use crate::columns;
 
 pub(super) fn render(comparison: &Comparison) -> String {
-    let title =
-        format!("{}: {} h, seed {}", comparison.scenario, comparison.hours, comparison.seed);
+    let title = format!(
+        "{}: {}, {}",
+        comparison.scenario,
+        comparison.shown_length(),
+        comparison.shown_seeds()
+    );
     let header = [
         "POLICY",
         "COST",
@@ -18,12 +22,13 @@ pub(super) fn render(comparison: &Comparison) -> String {
         "AGAIN",
         "LAUNCHED",
         "REMOVED",
-        "UNDER 30M",
+        "<30M",
+        "<10M",
         "NODE-HOURS",
-        "CPU USED",
+        "CPU",
         "PENDING",
     ];
-    let mut text = columns::section(&title, &header, comparison.policies.iter().map(row));
+    let mut text = columns::figures(&title, &header, comparison.policies.iter().map(row));
     for policy in &comparison.policies {
         let removed = counts(&policy.removed);
         let blocked = counts(&policy.blocked);
@@ -41,20 +46,26 @@ pub(super) fn render(comparison: &Comparison) -> String {
     text
 }
 
-fn row(policy: &Summary) -> [String; 12] {
+fn row(policy: &Summary) -> [String; 13] {
     let money = |amount: Option<f64>, decimals| {
         amount.map_or_else(|| "-".to_owned(), |amount| format!("{amount:.decimals$}"))
     };
+    let (mut cost, mut evictions) = (format!("{:.2}", policy.cost), policy.evictions.to_string());
+    if let Some(spread) = policy.spread {
+        let _ = write!(cost, " ({:.2}-{:.2})", spread.cost.0, spread.cost.1);
+        let _ = write!(evictions, " ({}-{})", spread.evictions.0, spread.evictions.1);
+    }
     [
         policy.name.clone(),
-        format!("{:.2}", policy.cost),
+        cost,
         money(policy.savings, 2),
         money(policy.savings_per_eviction, 4),
-        policy.evictions.to_string(),
+        evictions,
         policy.restarted_often.to_string(),
         policy.launched.to_string(),
         policy.terminated.to_string(),
         policy.short_lived.to_string(),
+        policy.reconsolidated.to_string(),
         format!("{:.0}", policy.node_hours),
         format!("{:.0}%", policy.cpu_fill * 100.0),
         duration(policy.pending_seconds),

@@ -1,0 +1,119 @@
+//! The operator of a cluster that is in the same process, as the binary would run it.
+
+use std::sync::Arc;
+
+use kerf_controllers::{
+    Operator, Settings,
+    operator::{self, OperatorError},
+};
+use kerf_model::InstanceType;
+use kerf_provider::kwok::KwokProvider;
+use kerf_runtime::{Clock, Metrics};
+use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
+use kube::Client;
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinHandle},
+};
+use tokio_util::sync::CancellationToken;
+
+/// What an operator is given besides its client.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub clock: Clock,
+    pub settings: Settings,
+    pub instance_types: Vec<InstanceType>,
+    /// What goes wrong in its cloud.
+    pub cloud: CloudFaults,
+}
+
+/// An operator that runs. Dropping it kills it between two calls, as a crash would.
+#[derive(Debug)]
+pub struct OperatorHandle {
+    stop: CancellationToken,
+    running: JoinHandle<Result<(), OperatorError>>,
+    provider: Arc<KwokProvider>,
+    pub metrics: Metrics,
+}
+
+impl OperatorHandle {
+    /// Starts an operator and waits until it knows the cluster, or has ended.
+    pub async fn start(client: Client, terms: Terms) -> Self {
+        let (stop, metrics) = (CancellationToken::new(), Metrics::default());
+        let (operator, provider) = hire(client, terms, &metrics);
+        let mut synced = operator.ready.subscribe();
+        let running = tokio::spawn(operate(operator, provider.clone(), stop.clone()));
+        // An operator that ends before it is ready is noticed by whoever waits for what it should have done.
+        let _ = synced.wait_for(|synced| *synced).await;
+        Self { stop, running, provider, metrics }
+    }
+
+    /// Starts an operator that dies where `faults` say so, and one that takes its place.
+    pub fn start_mortal(mortal: Client, faults: Faults, successor: Client, terms: &Terms) -> Self {
+        let (stop, metrics) = (CancellationToken::new(), Metrics::default());
+        let (first, its_provider) = hire(mortal, terms.clone(), &metrics);
+        let (second, provider) = hire(successor, terms.clone(), &metrics);
+        let first = operate(first, its_provider, stop.clone());
+        let second = operate(second, provider.clone(), stop.clone());
+        let running = tokio::spawn(async move {
+            let mut first = tokio::spawn(first);
+            tokio::select! {
+                biased;
+                () = faults.stopped() => {
+                    first.abort();
+                    let _ = first.await;
+                }
+                ended = &mut first => return ended.unwrap_or(Ok(())),
+            }
+            second.await
+        });
+        Self { stop, running, provider, metrics }
+    }
+
+    /// From now on these are the instance types, at these prices.
+    pub fn offer(&self, instance_types: impl IntoIterator<Item = InstanceType>) {
+        self.provider.offer(instance_types);
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(&mut self) -> Result<Result<(), OperatorError>, JoinError> {
+        (&mut self.running).await
+    }
+
+    /// Asks it to stop and waits until it has; tells how it went.
+    pub async fn stop(mut self) -> Result<Result<(), OperatorError>, JoinError> {
+        self.stop.cancel();
+        self.ended().await
+    }
+}
+
+impl Drop for OperatorHandle {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokProvider>) {
+    let provider = Arc::new(KwokProvider::new(client.clone(), terms.instance_types));
+    let operator = Operator {
+        provider: Arc::new(FaultyCloud::new(provider.clone(), terms.cloud)),
+        metrics: metrics.clone(),
+        client,
+        clock: terms.clock,
+        settings: terms.settings,
+        ready: watch::channel(false).0,
+    };
+    (operator, provider)
+}
+
+fn operate(
+    operator: Operator,
+    provider: Arc<KwokProvider>,
+    stop: CancellationToken,
+) -> impl Future<Output = Result<(), OperatorError>> + use<> {
+    let elected = async move {
+        // What the binary does when it is elected; claims it cannot take up time out by themselves.
+        let _ = provider.resume().await;
+    };
+    operator::run(operator, elected, stop)
+}

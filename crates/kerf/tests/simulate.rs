@@ -1,0 +1,140 @@
+//! `kerf simulate` as its users meet it.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::Value;
+
+/// Half an hour of a few pods, with something to consolidate.
+const SMALL: &str = "
+length: 40m
+seed: 3
+pools:
+- name: default
+  spec:
+    disruption: {consolidateAfter: 0s}
+    template: {spec: {requirements: [
+      {key: kubernetes.io/os, operator: In, values: [linux]},
+      {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]}}
+workloads:
+- {name: web, replicas: 9, steps: [{at: 10m, replicas: 2}], pod: {cpu: 900m, memory: 1Gi}}
+";
+
+/// `kerf simulate` on a scenario of this text, with a directory for files beside it.
+fn simulate(scenario: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("scenario.yaml"), scenario).unwrap();
+    in_directory(directory.path(), &[&["scenario.yaml"], arguments].concat())
+}
+
+fn in_directory(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
+    command.env_clear().current_dir(directory).arg("simulate").args(arguments);
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_json_report_has_the_promised_fields() {
+    let arguments = ["--compare=when-empty,parity", "-o", "json"];
+    let (code, stdout, stderr) = simulate(SMALL, &arguments);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    let policies = report["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|policy| policy["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["when-empty", "parity"]);
+    for policy in policies {
+        assert!(policy["cost"].as_f64().unwrap() > 0.0, "{policy}");
+        for count in ["evictions", "launched", "terminated", "short_lived"] {
+            assert!(policy[count].is_u64(), "{count}: {policy}");
+        }
+        let blocked = policy["blocked"].as_object().unwrap();
+        assert!(blocked.values().all(Value::is_u64), "{policy}");
+    }
+    assert_eq!(policies[0]["evictions"], 0);
+    assert!(policies[1]["evictions"].as_u64().unwrap() > 0, "{report}");
+    assert!(policies[1]["savings"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+#[test]
+fn a_sweep_is_a_table_with_a_row_for_each_value() {
+    let arguments = ["--sweep=consolidationSavingsThreshold=0,0.005,10", "--seeds=2"];
+    let (code, stdout, stderr) = simulate(SMALL, &arguments);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "no progress bar without a terminal");
+    let lines: Vec<_> = stdout.lines().collect();
+    assert_eq!(lines[0], "scenario: 0.67 hours, means of 2 seeds (3 to 4)");
+    for (line, value) in lines[2..].iter().zip(["0", "0.005", "10"]) {
+        assert!(line.starts_with(&format!("  consolidationSavingsThreshold={value} ")), "{line}");
+    }
+    assert!(lines[4].contains(" 0 (0-0) "), "nothing saves 10 dollars per hour: {}", lines[4]);
+}
+
+#[test]
+fn the_html_report_needs_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("s.yaml"), SMALL).unwrap();
+    let arguments = ["s.yaml", "--policy=parity", "--html=report.html"];
+    let (code, _, stderr) = in_directory(directory.path(), &arguments);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let page = fs::read_to_string(directory.path().join("report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(!page.contains("http") && !page.contains(" src="), "it loads something");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_sentence() {
+    let own = format!("{SMALL}policies: [{{name: calm, disruption: {{calmness: 1}}}}]\n");
+    let flag = format!("{SMALL}policies: [{{name: calm, operator: {{calmness: 1}}}}]\n");
+    let cheap = format!("{SMALL}instanceTypes: [{{name: a, cpu: 1, memory: 1Gi, price: -1}}]\n");
+    let never = SMALL.replace("replicas: 9", "cron: {schedule: '0 0 31 2 *', runsFor: 1m}");
+    let never = never.replace(" steps: [{at: 10m, replicas: 2}],", "");
+    for (scenario, arguments, message) in [
+        ("", &[][..], "kerf: scenario.yaml is empty; write a scenario"),
+        ("seeed: 3\n", &[], "kerf: scenario.yaml, at seeed: unknown field `seeed`"),
+        (&cheap, &[], "kerf: scenario.yaml, at instanceTypes[0].price: a machine costs something"),
+        (
+            &never,
+            &[],
+            "kerf: scenario.yaml, at workloads[0].cron.schedule: \"0 0 31 2 *\" never comes up",
+        ),
+        (
+            SMALL,
+            &["--compare=calm"],
+            "kerf: there is no policy \"calm\"; there are when-empty, parity",
+        ),
+        (SMALL, &["--sweep=calmness=1"], "kerf: cannot sweep \"calmness\": it is neither a field"),
+        (
+            SMALL,
+            &["--sweep=consolidateAfter"],
+            "kerf: cannot sweep \"consolidateAfter\": write a setting",
+        ),
+        (
+            SMALL,
+            &["--sweep=consolidationSavingsThreshold=lots"],
+            "kerf: the API server refuses NodePool default under policy consolidationSavingsThreshold=lots: ",
+        ),
+        (
+            SMALL,
+            &["--sweep=consolidation-savings-threshold=-1"],
+            "kerf: policy consolidation-savings-threshold=-1: invalid value -1 for the operator setting",
+        ),
+        (
+            &own,
+            &["--compare=calm"],
+            "kerf: policy calm: spec.disruption of a NodePool has no field \"calmness\"",
+        ),
+        (&flag, &["--compare=calm"], "kerf: policy calm: the operator has no setting \"calmness\""),
+        (SMALL, &["--compare=none.yaml"], "kerf: cannot read none.yaml: No such file"),
+        (
+            SMALL,
+            &["--instance-types-file-path=none.json"],
+            "kerf: cannot read the instance types file none.json",
+        ),
+    ] {
+        let (code, stdout, stderr) = simulate(scenario, arguments);
+        assert!(stderr.starts_with(message), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");
+    }
+}

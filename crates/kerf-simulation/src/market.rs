@@ -253,7 +253,7 @@ mod tests {
         let offered: Vec<_> = market.catalogue().collect();
         let told = offered[0].offering_price("test-zone-b", capacity_type).unwrap();
         assert_eq!(told, market.price(&place));
-        told.to_string()
+        told.as_f64().to_string()
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kerf_disruption::{Command, Memory, Pass};
 use kerf_model::estate::Estate;
-use kerf_runtime::Queue;
+use kerf_runtime::{Queue, compute};
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -139,7 +139,7 @@ impl Disruption {
             return self.look_again(context, state, pending.commands).await;
         }
         let estate = self.estate(context).await?;
-        let (estate, pass) = decide(context, state, estate).await;
+        let pass = decide(context, state, &estate);
         state.reports.pass(context, &estate, &pass);
         let quiet = kerf_disruption::quiet_until(&estate, &pass);
         let quiet = quiet.filter(|_| self.commands.names().is_empty());
@@ -177,7 +177,7 @@ impl Disruption {
         let settings = context.settings.disruption();
         for command in commands {
             let estate = self.estate(context).await?;
-            match kerf_disruption::validate(&command, &estate, &settings) {
+            match compute(|| kerf_disruption::validate(&command, &estate, &settings)) {
                 Ok(still_right) => {
                     let dropped = still_right.dropped.len();
                     context.metrics.disruption.failed_validation(command.method, dropped);
@@ -235,25 +235,14 @@ impl Disruption {
     }
 }
 
-/// Decides on a thread of its own: on a large cluster that takes a while, and others have leases to renew.
-async fn decide(context: &Context, state: &mut State, estate: Estate) -> (Estate, Pass) {
+fn decide(context: &Context, state: &mut State, estate: &Estate) -> Pass {
     let settings = context.settings.disruption();
-    let mut memory = std::mem::take(&mut state.memory);
     let begin = Instant::now();
-    let decided = tokio::task::spawn_blocking(move || {
-        let pass = kerf_disruption::pass(&estate, &settings, &mut memory);
-        (estate, pass, memory)
-    });
-    match decided.await {
-        Ok((estate, pass, memory)) => {
-            state.memory = memory;
-            for method in pass.eligible.keys() {
-                context.metrics.disruption.evaluated(*method, begin.elapsed());
-            }
-            (estate, pass)
-        }
-        Err(failure) => std::panic::resume_unwind(failure.into_panic()),
+    let pass = compute(|| kerf_disruption::pass(estate, &settings, &mut state.memory));
+    for method in pass.eligible.keys() {
+        context.metrics.disruption.evaluated(*method, begin.elapsed());
     }
+    pass
 }
 
 impl Settings {

@@ -19,7 +19,10 @@ use kerf_api::{
 };
 use kerf_cluster::{Change, Key, pods, snapshot::Taken, validation::InvalidPod, view::Unreadable};
 use kerf_model::Resources;
-use kerf_runtime::events::{Notice, Severity};
+use kerf_runtime::{
+    compute,
+    events::{Notice, Severity},
+};
 use kerf_scheduler::{Placement, Plan, PlannedClaim};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
@@ -140,7 +143,8 @@ async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
         return Ok(!elsewhere.is_empty() || !left_out.is_empty());
     }
     let began = context.now();
-    let plan = kerf_scheduler::schedule(&snapshot, &context.settings.scheduling());
+    let settings = context.settings.scheduling();
+    let plan = compute(|| kerf_scheduler::schedule(&snapshot, &settings));
     let took = context.passed_since(began).unwrap_or_default();
     context.metrics.scheduling.planned(snapshot.pods.len(), &plan, took);
     note_decisions(context, &plan);

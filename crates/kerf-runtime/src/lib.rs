@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod client;
 mod clock;
+mod compute;
 pub mod crds;
 pub mod election;
 pub mod events;
@@ -13,6 +14,7 @@ mod queue;
 pub mod shutdown;
 
 pub use clock::Clock;
+pub use compute::compute;
 pub use metrics::Metrics;
 pub use patch::Lock;
 pub use queue::{Backoff, Bucket, Outcome, Queue, Workers};

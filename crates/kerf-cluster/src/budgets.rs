@@ -100,7 +100,7 @@ fn selector(selector: &LabelSelector) -> Option<Selector> {
     Selector::try_from(selector.clone()).ok()
 }
 
-fn is_unready(pod: &Pod) -> bool {
+pub(crate) fn is_unready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "False")
 }

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{NodeClaim, NodePool};
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Key, NodeClass, Objects, pods};
+use crate::{Cluster, Delta, Key, NodeClass, Objects, pods, slim};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -26,6 +26,11 @@ pub trait Kind: Sized {
     fn version(&self) -> u64;
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self>;
     fn change(delta: Delta<Self>) -> Change;
+    /// The object without what nobody here reads.
+    fn slim(self) -> Self {
+        self
+    }
+
     /// Keeps the look-ups of this kind in step with a change.
     fn reindex(_cluster: &mut Cluster, _delta: &Delta<Self>) {}
 }
@@ -33,13 +38,13 @@ pub trait Kind: Sized {
 impl Cluster {
     /// Takes in an object that the watch brought; `None` if what is here is newer.
     pub fn apply<K: Kind>(&mut self, object: K) -> Option<Change> {
-        let delta = K::objects(self).apply(object.key(), object.version(), object)?;
+        let delta = K::objects(self).apply(object.key(), object.version(), object.slim())?;
         Some(self.reindexed(delta))
     }
 
     /// Takes in the answer to a write of ours before the watch brings it; `None` if the watch was faster.
     pub fn anticipate<K: Kind>(&mut self, object: K) -> Option<Change> {
-        let delta = K::objects(self).anticipate(object.key(), object.version(), object)?;
+        let delta = K::objects(self).anticipate(object.key(), object.version(), object.slim())?;
         Some(self.reindexed(delta))
     }
 
@@ -66,7 +71,7 @@ impl Cluster {
 
 /// One object that came, changed or went.
 macro_rules! kinds {
-    ($($kind:ident in $field:ident $(by $reindex:ident)?),+ $(,)?) => {
+    ($($kind:ident in $field:ident $(by $reindex:ident)? $(slim $slim:ident)?),+ $(,)?) => {
         #[derive(Debug)]
         pub enum Change {
             NodeClass(Delta<NodeClass>),
@@ -90,6 +95,12 @@ macro_rules! kinds {
                 Change::$kind(delta)
             }
 
+            fn slim(mut self) -> Self {
+                self.metadata.managed_fields = None;
+                $(slim::$slim(&mut self);)?
+                self
+            }
+
             $(fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
                 $reindex(cluster, delta);
             })?
@@ -100,9 +111,9 @@ macro_rules! kinds {
 kinds! {
     NodePool in pools,
     NodeClaim in claims by reindex_claim,
-    Node in nodes by reindex_node,
-    Pod in pods by reindex_pod,
-    DaemonSet in daemon_sets,
+    Node in nodes by reindex_node slim node,
+    Pod in pods by reindex_pod slim pod,
+    DaemonSet in daemon_sets slim daemon_set,
     PodDisruptionBudget in budgets,
     Namespace in namespaces by reindex_namespace,
     PersistentVolume in volumes by reindex_storage,

@@ -31,7 +31,7 @@ use crate::{
     view::Unreadable,
 };
 
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// An estate, and the pods that could not be part of it.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ mod node_class;
 mod objects;
 pub mod pods;
 pub mod reservations;
+mod slim;
 pub mod snapshot;
 mod spread;
 mod storage;

@@ -1,0 +1,216 @@
+//! What of an object is worth keeping. A pod as the API server sends it is mostly environment, probes, mounts and the
+//! diary of who wrote which field; decisions read none of that, and there are tens of thousands of pods.
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{
+        Container, ContainerPort, ContainerStatus, Node, Pod, PodCondition, PodSpec, PodStatus,
+        Volume,
+    },
+};
+use kerf_api::annotations::DO_NOT_DISRUPT;
+
+use crate::estate::DELETION_COST;
+
+/// Conditions that somebody asks for.
+const CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "PodResizePending"];
+
+pub(crate) fn pod(pod: &mut Pod) {
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.retain(|key, _| key == DO_NOT_DISRUPT || key == DELETION_COST);
+        if annotations.is_empty() {
+            pod.metadata.annotations = None;
+        }
+    }
+    pod.metadata.generate_name = None;
+    pod.spec = pod.spec.take().map(spec);
+    let kept = pod.spec.as_ref();
+    pod.status = pod.status.take().map(|it| status(it, kept));
+}
+
+pub(crate) fn daemon_set(set: &mut DaemonSet) {
+    if let Some(of_set) = &mut set.spec {
+        of_set.template.spec = of_set.template.spec.take().map(spec);
+        of_set.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+    }
+    set.metadata.annotations = None;
+}
+
+pub(crate) fn node(node: &mut Node) {
+    if let Some(status) = &mut node.status {
+        status.images = None;
+        status.node_info = None;
+        status.addresses = None;
+    }
+}
+
+fn spec(full: PodSpec) -> PodSpec {
+    PodSpec {
+        affinity: full.affinity,
+        containers: containers(full.containers),
+        init_containers: full.init_containers.map(containers),
+        node_name: full.node_name,
+        node_selector: full.node_selector,
+        overhead: full.overhead,
+        priority: full.priority,
+        priority_class_name: full.priority_class_name,
+        resource_claims: full.resource_claims,
+        resources: full.resources,
+        scheduling_gates: full.scheduling_gates,
+        termination_grace_period_seconds: full.termination_grace_period_seconds,
+        tolerations: full.tolerations,
+        topology_spread_constraints: full.topology_spread_constraints,
+        volumes: full.volumes.map(volumes).filter(|volumes| !volumes.is_empty()),
+        ..PodSpec::default()
+    }
+}
+
+fn containers(full: Vec<Container>) -> Vec<Container> {
+    let slim = full.into_iter().map(|container| Container {
+        name: container.name,
+        ports: container.ports.map(host_ports).filter(|ports| !ports.is_empty()),
+        resources: container.resources,
+        restart_policy: container.restart_policy,
+        ..Container::default()
+    });
+    slim.collect()
+}
+
+fn host_ports(mut ports: Vec<ContainerPort>) -> Vec<ContainerPort> {
+    ports.retain(|port| port.host_port.is_some());
+    ports
+}
+
+/// Disks; the rest is on every node.
+fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
+    volumes.retain(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+    volumes.shrink_to_fit();
+    volumes
+}
+
+fn status(full: PodStatus, spec: Option<&PodSpec>) -> PodStatus {
+    let containers = spec.map(|spec| spec.containers.as_slice());
+    let init_containers = spec.and_then(|spec| spec.init_containers.as_deref());
+    PodStatus {
+        conditions: full.conditions.map(conditions),
+        container_statuses: statuses(full.container_statuses, containers),
+        init_container_statuses: statuses(full.init_container_statuses, init_containers),
+        nominated_node_name: full.nominated_node_name,
+        phase: full.phase,
+        start_time: full.start_time,
+        ..PodStatus::default()
+    }
+}
+
+fn conditions(mut conditions: Vec<PodCondition>) -> Vec<PodCondition> {
+    conditions.retain(|condition| CONDITIONS.contains(&condition.type_.as_str()));
+    for condition in &mut conditions {
+        condition.message = None;
+        condition.last_probe_time = None;
+    }
+    conditions.shrink_to_fit();
+    conditions
+}
+
+/// Only of containers that were given something else than they ask for: they are being resized.
+fn statuses(
+    full: Option<Vec<ContainerStatus>>,
+    containers: Option<&[Container]>,
+) -> Option<Vec<ContainerStatus>> {
+    let asks = |name: &str| {
+        let container = containers?.iter().find(|container| container.name == name)?;
+        container.resources.as_ref()?.requests.as_ref()
+    };
+    let resized = full?.into_iter().filter(|status| {
+        let uses = status.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let given = status.allocated_resources.as_ref();
+        let asked = asks(&status.name);
+        status.resources.is_some() && (uses != asked || given.is_some_and(|it| Some(it) != asked))
+    });
+    let slim: Vec<_> = resized
+        .map(|status| ContainerStatus {
+            allocated_resources: status.allocated_resources,
+            name: status.name,
+            resources: status.resources,
+            ..ContainerStatus::default()
+        })
+        .collect();
+    (!slim.is_empty()).then_some(slim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{budgets, do_not_disrupt::Protection, estate, pods};
+    use jiff::Timestamp;
+    use kerf_model::KnownLabels;
+    use serde_json::{Value, json};
+
+    fn read(changes: &Value) -> Pod {
+        let mut value: Value = serde_json::from_str(include_str!("../examples/pod.json")).unwrap();
+        for (pointer, change) in changes.as_object().unwrap() {
+            *value.pointer_mut(pointer).unwrap() = change.clone();
+        }
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn decisions_see_the_same_in_what_is_kept() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let cases = [
+            json!({}),
+            json!({"/spec/nodeName": null, "/status": {"conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"},
+            ]}}),
+            json!({"/metadata/annotations": {DO_NOT_DISRUPT: "2h", DELETION_COST: "7"}}),
+            json!({"/spec/containers/0/ports": [
+                {"containerPort": 1}, {"containerPort": 2, "hostPort": 2},
+            ]}),
+            json!({"/status/containerStatuses/0/resources": {"requests": {"cpu": "3"}}}),
+            json!({"/status/containerStatuses/0/allocatedResources": {"cpu": "5"}}),
+            json!({"/metadata/ownerReferences": []}),
+            json!({"/status/phase": "Succeeded"}),
+        ];
+        for case in cases {
+            let full = read(&case);
+            let mut slim = full.clone();
+            super::pod(&mut slim);
+            let known = KnownLabels::default();
+            let view = |pod: &Pod| kerf_model::Pod::from_api(pod, &known).unwrap();
+            assert_eq!(format!("{:?}", view(&full)), format!("{:?}", view(&slim)), "{case}");
+            let facts = |pod: &Pod| {
+                (
+                    pods::is_provisionable(pod),
+                    pods::is_reschedulable(pod),
+                    pods::is_evictable(pod, now),
+                    pods::is_waiting_for_eviction(pod, now),
+                    Protection::of(pod, now),
+                    estate::eviction_cost(pod),
+                    budgets::is_unready(pod),
+                )
+            };
+            assert_eq!(facts(&full), facts(&slim), "{case}");
+            let mut twice = slim.clone();
+            super::pod(&mut twice);
+            assert_eq!(slim, twice, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_no_decision_reads_is_gone() {
+        let mut pod = read(&json!({}));
+        super::pod(&mut pod);
+        let kept = serde_json::to_string(&pod).unwrap();
+        for gone in [
+            "env",
+            "image",
+            "volumeMounts",
+            "livenessProbe",
+            "podIP",
+            "qosClass",
+            "kube-api-access",
+        ] {
+            assert!(!kept.contains(gone), "{gone} is in {kept}");
+        }
+    }
+}

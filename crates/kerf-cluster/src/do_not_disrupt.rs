@@ -20,8 +20,8 @@ pub enum Protection {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    #[error("failed to parse it as a duration: {0}")]
-    NotADuration(#[source] ParseDurationError),
+    #[error("failed to parse {value:?} as a duration: {source}")]
+    NotADuration { value: String, source: ParseDurationError },
     #[error("duration {0:?} must be positive")]
     NotPositive(String),
 }
@@ -52,7 +52,9 @@ fn parse(value: &str) -> Result<SignedDuration, Invalid> {
     if value.starts_with('-') && value[1..].parse::<GoDuration>().is_ok() {
         return Err(Invalid::NotPositive(value.to_owned()));
     }
-    let duration: GoDuration = value.parse().map_err(Invalid::NotADuration)?;
+    let duration: GoDuration = value
+        .parse()
+        .map_err(|source| Invalid::NotADuration { value: value.to_owned(), source })?;
     if duration.as_duration().is_zero() {
         return Err(Invalid::NotPositive(value.to_owned()));
     }
@@ -70,7 +72,8 @@ mod tests {
         let started = "2026-01-01T00:00:00Z";
         let until = |time: &str| Protection::Until(time.parse().unwrap());
         let not_a_duration = |v: &str| {
-            Protection::Invalid(Invalid::NotADuration(v.parse::<GoDuration>().unwrap_err()))
+            let source = v.parse::<GoDuration>().unwrap_err();
+            Protection::Invalid(Invalid::NotADuration { value: v.to_owned(), source })
         };
         let not_positive = |v: &str| Protection::Invalid(Invalid::NotPositive(v.into()));
         let cases = [

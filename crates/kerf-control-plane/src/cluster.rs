@@ -119,20 +119,20 @@ impl ControlPlane {
         cluster.launch(Program::KubeApiserver, profile)?;
         let api = cluster.layout.https(port::API);
         cluster.wait_for(Program::KubeApiserver, &api, "/readyz").await?;
-        if profile == Profile::Full {
-            cluster.start_controllers(&api).await?;
+        if profile != Profile::ApiOnly {
+            cluster.start_controllers(&api, profile).await?;
         }
         Ok(cluster)
     }
 
-    async fn start_controllers(&mut self, api: &str) -> Result<(), StartError> {
+    async fn start_controllers(&mut self, api: &str, profile: Profile) -> Result<(), StartError> {
         let controllers = [
             (Program::KubeControllerManager, self.layout.https(port::CONTROLLER_MANAGER)),
             (Program::KubeScheduler, self.layout.https(port::SCHEDULER)),
             (Program::Kwok, self.layout.http(port::KWOK)),
         ];
         for (program, _) in &controllers {
-            self.launch(*program, Profile::Full)?;
+            self.launch(*program, profile)?;
         }
         for (program, url) in &controllers {
             self.wait_for(*program, url, "/healthz").await?;

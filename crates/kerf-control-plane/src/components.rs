@@ -17,6 +17,10 @@ const STAGES: &str = include_str!("../kwok/stages.yaml");
 pub enum Profile {
     /// Everything: pods are scheduled and run, controllers work, nodes are alive.
     Full,
+    /// Everything but the eviction of pods by `NoExecute` taints. kube-scheduler may bind a pod as soon as such a taint is
+    /// gone, and a controller manager that has not heard of it evicts the pod again. A pod that nobody owns, as in many
+    /// a story, does not come back from that.
+    WithoutTaintEviction,
     /// etcd and kube-apiserver. Objects are validated, defaulted, stored and watched, but nobody acts
     /// on them: no pod is scheduled, nothing is garbage-collected, a deleted namespace never ends.
     ApiOnly,
@@ -81,7 +85,7 @@ impl Layout {
         let arguments = match program {
             Program::Etcd => self.etcd(),
             Program::KubeApiserver => self.kube_apiserver(profile),
-            Program::KubeControllerManager => self.kube_controller_manager(),
+            Program::KubeControllerManager => self.kube_controller_manager(profile),
             Program::KubeScheduler => self.kube_scheduler()?,
             Program::Kwok => self.kwok()?,
             Program::Kubectl => Vec::new(),
@@ -142,7 +146,7 @@ impl Layout {
         arguments
     }
 
-    fn kube_controller_manager(&self) -> Vec<String> {
+    fn kube_controller_manager(&self, profile: Profile) -> Vec<String> {
         let mut arguments = vec![
             format!("--secure-port={}", self.ports.port(port::CONTROLLER_MANAGER)),
             "--leader-elect=false".into(),
@@ -156,6 +160,9 @@ impl Layout {
             "--kube-api-burst=1000".into(),
             "--profiling=false".into(),
         ];
+        if profile == Profile::WithoutTaintEviction {
+            arguments.push("--controllers=*,-taint-eviction-controller".into());
+        }
         arguments.extend(self.serving());
         arguments.extend(self.credentials(&CONTROLLER_MANAGER));
         arguments.push(format!("--kubeconfig={}", self.kubeconfig(&CONTROLLER_MANAGER).display()));

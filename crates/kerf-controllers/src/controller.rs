@@ -63,7 +63,7 @@ impl Controllers {
             let reconcile = |name: String| async move {
                 unless_outdated(reconciler.reconcile(context, &name).await)
             };
-            work.run(R::WORKERS, stop, reconcile).await;
+            work.run(R::WORKERS, &context.metrics.work, stop, reconcile).await;
         });
         queue
     }

@@ -35,6 +35,7 @@ use tracing::{debug, error, info};
 
 use crate::{
     context::Context,
+    do_not_disrupt,
     error::Result,
     provisioning::{self, Batcher},
     settings::Settings,
@@ -99,7 +100,8 @@ impl Disruption {
     pub(crate) async fn run(self, context: Arc<Context>, stop: CancellationToken) {
         let mut state = State::default();
         loop {
-            let wait = match self.pass(&context, &mut state).await {
+            let pass = self.pass(&context, &mut state);
+            let wait = match context.metrics.work.pass("disruption", pass).await {
                 Ok(wait) => wait,
                 Err(error) => {
                     error!(controller = "disruption", %error, "disruption failed");
@@ -141,6 +143,7 @@ impl Disruption {
         let estate = self.estate(context).await?;
         let pass = decide(context, state, &estate);
         state.reports.pass(context, &estate, &pass);
+        do_not_disrupt::tell(context);
         let quiet = kerf_disruption::quiet_until(&estate, &pass);
         let quiet = quiet.filter(|_| self.commands.names().is_empty());
         state.quiet = quiet.map(|until| Quiet { changes, until });

@@ -17,12 +17,13 @@ use crate::{
     metrics::Cause,
 };
 
+pub(crate) const CONTROLLER: &str = "nodeclaim.garbagecollection";
 const EVERY: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
     loop {
-        if let Err(error) = collect(&context).await {
-            error!(controller = "nodeclaim.garbagecollection", %error, "garbage was not collected");
+        if let Err(error) = context.metrics.work.pass(CONTROLLER, collect(&context)).await {
+            error!(controller = CONTROLLER, %error, "garbage was not collected");
         }
         tokio::select! {
             biased;

@@ -9,6 +9,7 @@ mod consistency;
 mod context;
 mod controller;
 mod disruption;
+mod do_not_disrupt;
 mod error;
 mod expiration;
 mod garbage_collection;
@@ -25,6 +26,7 @@ mod repair;
 pub mod settings;
 mod static_capacity;
 mod termination;
+mod transitions;
 
 pub use operator::Operator;
 pub use settings::Settings;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kerf_api::{ConsolidationPolicy, DisruptionReason, NodeClaim, labels};
-use kerf_runtime::Metrics;
+use kerf_runtime::{Metrics, WorkMetrics};
 use kube::ResourceExt;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -14,6 +14,7 @@ mod disruption;
 #[cfg(test)]
 mod names;
 mod pods;
+pub(crate) mod provider;
 mod scheduling;
 pub(crate) mod state;
 
@@ -38,6 +39,8 @@ pub(crate) struct ControllerMetrics {
     claim_termination: Family<Pool, Histogram>,
     evictions: Family<Code, Counter>,
     pods_drained: Family<DrainReason, Counter>,
+    cost_errors: Family<Pool, Counter>,
+    pub(crate) work: WorkMetrics,
     pub(crate) disruption: DisruptionMetrics,
     pub(crate) pods: PodTimes,
     pub(crate) scheduling: SchedulingMetrics,
@@ -103,6 +106,8 @@ impl ControllerMetrics {
             claim_termination: Family::new_with_constructor(|| Histogram::new(doubling(12))),
             evictions: Family::default(),
             pods_drained: Family::default(),
+            cost_errors: Family::default(),
+            work: WorkMetrics::register(metrics),
             disruption: DisruptionMetrics::register(metrics),
             pods: PodTimes::register(metrics),
             scheduling: SchedulingMetrics::register(metrics),
@@ -157,6 +162,11 @@ impl ControllerMetrics {
                 "replicas_actual",
                 "Nodes that a static NodePool has and that are here to stay (status.nodes)",
                 new.static_nodes.clone(),
+            );
+            pools.register(
+                "cost_tracker_errors",
+                "Launched NodeClaims whose price is not known",
+                new.cost_errors.clone(),
             );
             let pods = registry.sub_registry_with_prefix("karpenter_pods");
             pods.register(
@@ -223,6 +233,12 @@ impl ControllerMetrics {
 
     pub(crate) fn instance_gone(&self, claim: &NodeClaim, since_asked: Option<Duration>) {
         observe(&self.instance_termination, claim, since_asked);
+    }
+
+    /// An instance was launched at a price that nobody knows.
+    pub(crate) fn price_unknown(&self, claim: &NodeClaim) {
+        let nodepool = label(claim, labels::NODE_POOL);
+        self.cost_errors.get_or_create(&Pool { nodepool }).inc();
     }
 
     pub(crate) fn node_registered(&self, claim: &NodeClaim) {

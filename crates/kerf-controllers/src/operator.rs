@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 };
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass};
-use kerf_provider::CloudProvider;
+use kerf_provider::{CloudProvider, NodeClassKind};
 use kerf_runtime::{Clock, Metrics, Queue, events::Recorder};
 use kube::{
     Api, Client,
@@ -39,6 +39,7 @@ use crate::{
     lifecycle::Lifecycle,
     metrics::{
         ControllerMetrics,
+        provider::MeasuredProvider,
         state::{Prices, State},
     },
     pod_events::PodEvents,
@@ -48,6 +49,7 @@ use crate::{
     settings::Settings,
     static_capacity::StaticCapacity,
     termination::{Termination, eviction::Evictions},
+    transitions::Transitions,
 };
 
 /// The name under which events are published; Karpenter's, because dashboards and alerts look for it.
@@ -84,15 +86,26 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
     let metrics = ControllerMetrics::register(&operator.metrics);
-    let (mut controllers, unsettled) = controllers(&operator, &metrics);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
+    let (mut controllers, unsettled) = controllers(&operator, &metrics);
+    let class_labels = operator.provider.node_classes().iter().map(NodeClassKind::label).collect();
+    let transitions = Transitions::register(
+        &operator.metrics,
+        operator.clock.clone(),
+        recorder.clone(),
+        class_labels,
+    );
+    if operator.settings.observability {
+        let transitions = transitions.clone();
+        controllers.on_change(move |change, _| transitions.notice(change));
+    }
     let context = Arc::new(Context {
         client: operator.client,
         clock: operator.clock,
         index: Index::new(controllers.take_triggers(), &operator.settings),
         settings: operator.settings,
-        provider: operator.provider,
+        provider: Arc::new(MeasuredProvider::register(&operator.metrics, operator.provider)),
         recorder,
         metrics,
         prices: Prices::default(),
@@ -112,6 +125,7 @@ pub async fn run(
     parts.until(stop.clone(), elected).await?;
     if !stop.is_cancelled() {
         info!("starting controllers");
+        transitions.lead();
         for (name, start) in controllers.into_tasks() {
             parts.start(name, start(Arc::clone(&context), stop.clone()));
         }
@@ -143,7 +157,7 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     if operator.settings.gates.static_capacity {
         controllers.add(StaticCapacity::new(operator.clock.clone()));
     }
-    controllers.add_task("nodeclaim.garbagecollection", garbage_collection::run);
+    controllers.add_task(garbage_collection::CONTROLLER, garbage_collection::run);
     let evictions = Evictions::default();
     controllers.add(Termination { evictions: evictions.clone() });
     controllers.add_task("eviction-queue", |context, stop| evictions.run(context, stop));

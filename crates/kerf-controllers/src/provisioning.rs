@@ -79,7 +79,8 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
             () = stop.cancelled() => return,
             () = batch => {}
         }
-        let provisioned = provision(&context, &mut promises).await;
+        let pass = provision(&context, &mut promises);
+        let provisioned = context.metrics.work.pass("provisioner", pass).await;
         let pods_wait = provisioned.unwrap_or_else(|error| {
             error!(controller = "provisioner", %error, "provisioning failed");
             true
@@ -143,10 +144,11 @@ async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
         return Ok(!elsewhere.is_empty() || !left_out.is_empty());
     }
     let began = context.now();
+    context.metrics.scheduling.begins(snapshot.pods.len(), began);
     let settings = context.settings.scheduling();
     let plan = compute(|| kerf_scheduler::schedule(&snapshot, &settings));
     let took = context.passed_since(began).unwrap_or_default();
-    context.metrics.scheduling.planned(snapshot.pods.len(), &plan, took);
+    context.metrics.scheduling.planned(&plan, took);
     note_decisions(context, &plan);
     publish_placements(context, &plan.placements);
     publish_failures(context, &plan);
@@ -272,7 +274,8 @@ fn tell_failed(context: &Context, key: &Key, reason: &dyn Display) {
 fn nominate(context: &Context, pod: &kerf_model::Pod, target: &str) {
     let Some(pod) = pod_object(context, &key(pod)) else { return };
     let message = format!("Pod should schedule on: {target}");
-    context.recorder.record(Notice::about(&*pod, Severity::Normal, "Nominated", message));
+    let notice = Notice::about(&*pod, Severity::Normal, "Nominated", message);
+    context.recorder.record(notice.sparingly());
 }
 
 fn pod_object(context: &Context, key: &Key) -> Option<Arc<k8s_openapi::api::core::v1::Pod>> {

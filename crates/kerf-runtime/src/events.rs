@@ -1,6 +1,7 @@
 //! Kubernetes events: what the operator tells the owner of an object, in `kubectl describe`.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -20,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::Clock;
+use crate::{Bucket, Clock, queue::Tokens};
 
 /// The same thing is said about the same object at most once in this time, unless the event asks for another.
 const REPEAT_AFTER: Duration = Duration::from_mins(2);
@@ -28,6 +29,9 @@ const REPEAT_AFTER: Duration = Duration::from_mins(2);
 /// More events than this waiting means that the API server does not take them; the newest are dropped then,
 /// because a reconcile must never wait for its own commentary.
 const WAITING_AT_MOST: usize = 1000;
+
+/// How many of the notices that are of little use by the thousand get through.
+const SPARINGLY: Bucket = Bucket { per_second: 5, burst: 10 };
 
 const TRIES: u32 = 3;
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -43,22 +47,39 @@ pub enum Severity {
 pub struct Notice {
     pub about: ObjectReference,
     pub severity: Severity,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
     /// Notices with the same reason and the same values here count as one. Empty: every one is published.
     pub same_if: Vec<String>,
     pub repeat_after: Duration,
+    /// Of little use by the thousand: all such notices share [`SPARINGLY`].
+    pub sparingly: bool,
 }
 
 impl Notice {
     /// A notice that is told once in two minutes per object.
-    pub fn about<K>(object: &K, severity: Severity, reason: &'static str, message: String) -> Self
+    pub fn about<K>(
+        object: &K,
+        severity: Severity,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+    ) -> Self
     where
         K: Resource<DynamicType = ()>,
     {
-        let same_if = vec![object.uid().unwrap_or_else(|| object.name_any())];
-        let about = object.object_ref(&());
-        Self { about, severity, reason, message, same_if, repeat_after: REPEAT_AFTER }
+        Self {
+            about: object.object_ref(&()),
+            severity,
+            reason: reason.into(),
+            message,
+            same_if: vec![object.uid().unwrap_or_else(|| object.name_any())],
+            repeat_after: REPEAT_AFTER,
+            sparingly: false,
+        }
+    }
+
+    pub fn sparingly(self) -> Self {
+        Self { sparingly: true, ..self }
     }
 
     pub fn same_if(self, values: Vec<String>) -> Self {
@@ -77,6 +98,7 @@ pub struct Recorder {
     component: &'static str,
     /// When each notice may be repeated.
     quiet_until: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    sparingly: Arc<Mutex<Tokens>>,
     outbox: mpsc::Sender<Event>,
 }
 
@@ -89,8 +111,12 @@ impl Recorder {
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (outbox, waiting) = mpsc::channel(WAITING_AT_MOST);
-        let recorder = Self { clock, component, quiet_until: Arc::default(), outbox };
-        (recorder, publish(client, waiting, stop))
+        (Self::with_outbox(clock, component, outbox), publish(client, waiting, stop))
+    }
+
+    fn with_outbox(clock: Clock, component: &'static str, outbox: mpsc::Sender<Event>) -> Self {
+        let sparingly = Arc::new(Mutex::new(Tokens::full(SPARINGLY)));
+        Self { clock, component, quiet_until: Arc::default(), sparingly, outbox }
     }
 
     pub fn record(&self, notice: Notice) {
@@ -98,9 +124,14 @@ impl Recorder {
         if !self.is_new(&notice, now) {
             return;
         }
-        let reason = notice.reason;
+        let mut sparingly = self.sparingly.lock().unwrap_or_else(PoisonError::into_inner);
+        if notice.sparingly && !sparingly.try_take() {
+            return;
+        }
+        drop(sparingly);
+        let reason = notice.reason.clone();
         if self.outbox.try_send(event(notice, self.component, now)).is_err() {
-            warn!(reason, "event dropped: too many are waiting for the API server");
+            warn!(%reason, "event dropped: too many are waiting for the API server");
         }
     }
 
@@ -135,7 +166,7 @@ fn event(notice: Notice, component: &str, now: Timestamp) -> Event {
             ..ObjectMeta::default()
         },
         involved_object: notice.about,
-        reason: Some(notice.reason.into()),
+        reason: Some(notice.reason.into_owned()),
         message: Some(notice.message),
         type_: Some(kind.into()),
         source: Some(EventSource { component: Some(component.into()), host: None }),
@@ -184,7 +215,7 @@ mod tests {
     fn recorder() -> (Recorder, mpsc::Receiver<Event>) {
         let (outbox, waiting) = mpsc::channel(8);
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-        (Recorder { clock, component: "karpenter", quiet_until: Arc::default(), outbox }, waiting)
+        (Recorder::with_outbox(clock, "karpenter", outbox), waiting)
     }
 
     fn node(name: &str, uid: &str) -> Node {
@@ -206,6 +237,24 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         recorder.record(notice());
         assert!(waiting.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_what_is_told_sparingly_ten_at_once_get_through() {
+        let (outbox, mut waiting) = mpsc::channel(100);
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let recorder = Recorder::with_outbox(clock, "karpenter", outbox);
+        let tell = |uid: u32| {
+            let about = node("n", &uid.to_string());
+            let notice = Notice::about(&about, Severity::Normal, "Nominated", "m".into());
+            recorder.record(notice.sparingly());
+        };
+        (0..30).for_each(tell);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        (30..60).for_each(tell);
+        recorder.record(Notice::about(&node("n", "x"), Severity::Normal, "Other", "m".into()));
+        let told = std::iter::from_fn(|| waiting.try_recv().ok()).count();
+        assert_eq!(told, 10 + 5 + 1);
     }
 
     #[tokio::test(start_paused = true)]

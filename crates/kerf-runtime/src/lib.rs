@@ -15,6 +15,9 @@ pub mod shutdown;
 
 pub use clock::Clock;
 pub use compute::compute;
-pub use metrics::Metrics;
+pub use metrics::{
+    Metrics,
+    work::{WorkMetrics, current_controller},
+};
 pub use patch::Lock;
 pub use queue::{Backoff, Bucket, Outcome, Queue, Workers};

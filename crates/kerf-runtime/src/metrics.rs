@@ -8,6 +8,7 @@ use std::{
 use prometheus_client::{encoding::text, registry::Registry};
 
 mod process;
+pub(crate) mod work;
 
 /// The metrics of this process; every clone is the same registry.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::{
     fmt::{Debug, Display},
     future::Future,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -20,6 +20,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span};
+
+use crate::metrics::work::{Ended, Queued, Standing, WorkMetrics, on_behalf_of};
 
 /// What a reconcile wants next for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +103,11 @@ struct Shared<K> {
 /// again meanwhile, and its last outcome asked for a later look.
 #[derive(Debug)]
 struct State<K> {
-    ready: VecDeque<K>,
+    /// With the time at which each was added.
+    ready: VecDeque<(K, Instant)>,
     is_ready: BTreeSet<K>,
-    running: BTreeSet<K>,
+    /// With the time at which its reconcile began.
+    running: BTreeMap<K, Instant>,
     /// Added while running: goes back to `ready` when the worker is done with it.
     dirty: BTreeSet<K>,
     /// By time, then by arrival, so that equal times keep their order.
@@ -111,6 +115,8 @@ struct State<K> {
     due_at: BTreeMap<K, (Instant, u64)>,
     failures: BTreeMap<K, u32>,
     arrivals: u64,
+    added: u64,
+    retried: u64,
 }
 
 impl<K> Default for Queue<K> {
@@ -119,19 +125,21 @@ impl<K> Default for Queue<K> {
             state: Mutex::new(State {
                 ready: VecDeque::new(),
                 is_ready: BTreeSet::new(),
-                running: BTreeSet::new(),
+                running: BTreeMap::new(),
                 dirty: BTreeSet::new(),
                 due: BTreeMap::new(),
                 due_at: BTreeMap::new(),
                 failures: BTreeMap::new(),
                 arrivals: 0,
+                added: 0,
+                retried: 0,
             }),
             changed: Notify::new(),
         }))
     }
 }
 
-impl<K: Ord + Clone + Display + Debug> Queue<K> {
+impl<K: Ord + Clone + Display + Debug + Send + 'static> Queue<K> {
     pub fn new() -> Self {
         Self::default()
     }
@@ -149,39 +157,54 @@ impl<K: Ord + Clone + Display + Debug> Queue<K> {
     }
 
     /// Reconciles keys until `stop`, then lets the running reconciles end.
-    pub async fn run<E, F, Fut>(&self, workers: Workers, stop: CancellationToken, reconcile: F)
-    where
+    pub async fn run<E, F, Fut>(
+        &self,
+        workers: Workers,
+        metrics: &WorkMetrics,
+        stop: CancellationToken,
+        reconcile: F,
+    ) where
         E: Display,
         F: Fn(K) -> Fut,
         Fut: Future<Output = Result<Outcome, E>>,
     {
+        let controller = workers.controller;
+        let shared: Weak<Shared<K>> = Arc::downgrade(&self.0);
+        metrics.follow(workers, shared);
         let mut bucket = workers.bucket.map(Tokens::full);
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < workers.concurrency {
-                let Some(key) = self.state().start_next() else { break };
-                let span = info_span!("reconcile", controller = workers.controller, object = %key);
+                let Some((key, added)) = self.state().start_next() else { break };
+                metrics.started(controller, added);
+                let span = info_span!("reconcile", controller, object = %key);
                 // A panic costs one reconcile, not the operator: the key is retried like any failure.
                 let work = AssertUnwindSafe(reconcile(key.clone())).catch_unwind();
-                running.push(async move { (key, work.await) }.instrument(span));
+                let work = async move { (key, work.await) };
+                running.push(on_behalf_of(controller, work).instrument(span));
             }
             let next_due = self.state().next_due();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 Some((key, result)) = running.next() => {
-                    let outcome = match result {
-                        Ok(Ok(outcome)) => outcome,
+                    let ended = match result {
+                        Ok(Ok(outcome)) => Ended::As(outcome),
                         Ok(Err(failure)) => {
-                            error!(controller = workers.controller, object = %key, error = %failure, "reconciler error");
-                            Outcome::Backoff
+                            error!(controller, object = %key, error = %failure, "reconciler error");
+                            Ended::Failed
                         }
                         Err(_panic) => {
-                            error!(controller = workers.controller, object = %key, "reconciler panicked");
-                            Outcome::Backoff
+                            error!(controller, object = %key, "reconciler panicked");
+                            Ended::Panicked
                         }
                     };
-                    self.state().finish(key, outcome, workers.backoff, bucket.as_mut());
+                    let outcome = match ended {
+                        Ended::As(outcome) => outcome,
+                        Ended::Failed | Ended::Panicked => Outcome::Backoff,
+                    };
+                    let begin = self.state().finish(key, outcome, workers.backoff, bucket.as_mut());
+                    metrics.finished(controller, begin, ended);
                 }
                 () = self.0.changed.notified() => {}
                 () = sleep_until(next_due.unwrap_or_else(Instant::now)), if next_due.is_some() => {
@@ -189,7 +212,7 @@ impl<K: Ord + Clone + Display + Debug> Queue<K> {
                 }
             }
         }
-        debug!(controller = workers.controller, running = running.len(), "stopping");
+        debug!(controller, running = running.len(), "stopping");
         while running.next().await.is_some() {}
     }
 
@@ -199,12 +222,25 @@ impl<K: Ord + Clone + Display + Debug> Queue<K> {
     }
 }
 
+impl<K: Debug + Send> Queued for Shared<K> {
+    fn standing(&self) -> Standing {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Standing {
+            waiting: state.ready.len(),
+            added: state.added,
+            retried: state.retried,
+            running: state.running.values().copied().collect(),
+        }
+    }
+}
+
 impl<K: Ord + Clone> State<K> {
     fn add(&mut self, key: K) {
-        if self.running.contains(&key) {
+        if self.running.contains_key(&key) {
             self.dirty.insert(key);
         } else if self.is_ready.insert(key.clone()) {
-            self.ready.push_back(key);
+            self.added += 1;
+            self.ready.push_back((key, Instant::now()));
         }
     }
 
@@ -221,19 +257,27 @@ impl<K: Ord + Clone> State<K> {
         self.due_at.insert(key, slot);
     }
 
-    fn start_next(&mut self) -> Option<K> {
-        let key = self.ready.pop_front()?;
+    /// The next key, and when it was added.
+    fn start_next(&mut self) -> Option<(K, Instant)> {
+        let (key, added) = self.ready.pop_front()?;
         self.is_ready.remove(&key);
         // This look replaces the one that was due later: its own outcome says when the next one is.
         if let Some(slot) = self.due_at.remove(&key) {
             self.due.remove(&slot);
         }
-        self.running.insert(key.clone());
-        Some(key)
+        self.running.insert(key.clone(), Instant::now());
+        Some((key, added))
     }
 
-    fn finish(&mut self, key: K, outcome: Outcome, backoff: Backoff, bucket: Option<&mut Tokens>) {
-        self.running.remove(&key);
+    /// Returns when the reconcile that is finished began.
+    fn finish(
+        &mut self,
+        key: K,
+        outcome: Outcome,
+        backoff: Backoff,
+        bucket: Option<&mut Tokens>,
+    ) -> Instant {
+        let begin = self.running.remove(&key).unwrap_or_else(Instant::now);
         match outcome {
             Outcome::Done => {
                 self.failures.remove(&key);
@@ -246,6 +290,7 @@ impl<K: Ord + Clone> State<K> {
                 let failures = self.failures.entry(key.clone()).or_default();
                 let own = backoff.wait(*failures);
                 *failures += 1;
+                self.retried += 1;
                 let shared = bucket.map_or(Duration::ZERO, Tokens::take);
                 self.add_after(key.clone(), own.max(shared));
             }
@@ -253,6 +298,7 @@ impl<K: Ord + Clone> State<K> {
         if self.dirty.remove(&key) {
             self.add(key);
         }
+        begin
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -287,12 +333,26 @@ impl Tokens {
     }
 
     pub(crate) fn take(&mut self) -> Duration {
-        let rate = f64::from(self.bucket.per_second);
+        self.refill();
+        self.level -= 1.0;
+        Duration::from_secs_f64((-self.level).max(0.0) / f64::from(self.bucket.per_second))
+    }
+
+    /// Takes a token if there is one.
+    pub(crate) fn try_take(&mut self) -> bool {
+        self.refill();
+        let has_one = self.level >= 1.0;
+        if has_one {
+            self.level -= 1.0;
+        }
+        has_one
+    }
+
+    fn refill(&mut self) {
         let now = Instant::now();
-        let refilled = self.level + now.duration_since(self.at).as_secs_f64() * rate;
-        self.level = refilled.min(f64::from(self.bucket.burst)) - 1.0;
+        let came = now.duration_since(self.at).as_secs_f64() * f64::from(self.bucket.per_second);
+        self.level = (self.level + came).min(f64::from(self.bucket.burst));
         self.at = now;
-        Duration::from_secs_f64((-self.level).max(0.0) / rate)
     }
 }
 
@@ -315,7 +375,7 @@ mod tests {
         let seen = RefCell::new(Vec::new());
         let script = RefCell::new(VecDeque::from(script));
         queue
-            .run(workers, stop.clone(), |key| {
+            .run(workers, &WorkMetrics::default(), stop.clone(), |key| {
                 seen.borrow_mut().push((key, start.elapsed().as_millis()));
                 let result = script.borrow_mut().pop_front().unwrap();
                 if script.borrow().is_empty() {
@@ -394,7 +454,7 @@ mod tests {
         let (again, stop_from_within, now, most, runs) =
             (queue.clone(), stop.clone(), &now, &most, &runs);
         queue
-            .run(WORKERS, stop, |key| {
+            .run(WORKERS, &WorkMetrics::default(), stop, |key| {
                 let (again, stop) = (again.clone(), stop_from_within.clone());
                 async move {
                     *now.borrow_mut() += 1;
@@ -421,7 +481,7 @@ mod tests {
         let stop = CancellationToken::new();
         let (runs, stop_from_within) = (RefCell::new(0), stop.clone());
         queue
-            .run(WORKERS, stop, |_| {
+            .run(WORKERS, &WorkMetrics::default(), stop, |_| {
                 let run = runs.replace_with(|n| *n + 1);
                 if run == 1 {
                     stop_from_within.cancel();
@@ -433,5 +493,67 @@ mod tests {
             })
             .await;
         assert_eq!(*runs.borrow(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_counted_under_the_names_of_controller_runtime() {
+        let metrics = crate::Metrics::default();
+        let work = WorkMetrics::register(&metrics);
+        let queue = Queue::new();
+        let stop = CancellationToken::new();
+        for key in ["done", "later", "fails", "panics"] {
+            queue.add(key);
+        }
+        let (runs, stop_from_within) = (RefCell::new(0), stop.clone());
+        let workers =
+            Workers::new("test", 1).backoff(Duration::from_secs(9), Duration::from_secs(9));
+        let text = RefCell::new(String::new());
+        let (runs, text, metrics) = (&runs, &text, &metrics);
+        queue
+            .run(workers, &work, stop, |key| {
+                *runs.borrow_mut() += 1;
+                let last = *runs.borrow() == 5;
+                let stop = stop_from_within.clone();
+                async move {
+                    assert_eq!(crate::current_controller(), "test");
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    if last {
+                        *text.borrow_mut() = metrics.text();
+                        stop.cancel();
+                        return Ok(Outcome::Done);
+                    }
+                    match key {
+                        "done" => Ok(Outcome::Done),
+                        "later" => Ok(Outcome::After(Duration::from_mins(1))),
+                        "fails" => Err("no"),
+                        other => panic!("{other}"),
+                    }
+                }
+            })
+            .await;
+        let text = text.borrow();
+        let named = "{name=\"test\",controller=\"test\"}";
+        for line in [
+            "controller_runtime_reconcile_total{controller=\"test\",result=\"success\"} 1",
+            "controller_runtime_reconcile_total{controller=\"test\",result=\"requeue_after\"} 1",
+            "controller_runtime_reconcile_total{controller=\"test\",result=\"error\"} 2",
+            "controller_runtime_reconcile_errors_total{controller=\"test\"} 2",
+            "controller_runtime_reconcile_panics_total{controller=\"test\"} 1",
+            "controller_runtime_terminal_reconcile_errors_total{controller=\"test\"} 0",
+            "controller_runtime_reconcile_timeouts_total{controller=\"test\"} 0",
+            "controller_runtime_reconcile_time_seconds_sum{controller=\"test\"} 8.0",
+            "controller_runtime_max_concurrent_reconciles{controller=\"test\"} 1.0",
+            "controller_runtime_active_workers{controller=\"test\"} 1.0",
+            &format!("workqueue_depth{named} 0.0"),
+            &format!("workqueue_adds_total{named} 5"),
+            &format!("workqueue_retries_total{named} 2"),
+            &format!("workqueue_unfinished_work_seconds{named} 2.0"),
+            &format!("workqueue_longest_running_processor_seconds{named} 2.0"),
+            &format!("workqueue_work_duration_seconds_count{named} 4"),
+            // Nothing, then two, four and six seconds behind the others; the fifth came when it was due.
+            &format!("workqueue_queue_duration_seconds_sum{named} 12.0"),
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+        }
     }
 }

@@ -9,6 +9,7 @@ pub mod faults;
 pub mod launching;
 pub mod life_of_a_node;
 pub mod limits;
+pub mod metrics;
 pub mod pools;
 pub mod provisioning;
 pub mod repair;

@@ -172,6 +172,10 @@ macro_rules! stories {
                     a_pool_that_no_machine_can_meet_says_so_and_keeps_nobody_waiting,
                     metrics_tell_how_things_stand;
             }
+            metrics at metrics {
+                virtual_time(defaults):
+                    every_metric_has_its_name_its_type_and_its_labels;
+            }
             repair at repair {
                 virtual_time(repairing):
                     an_unwell_node_is_replaced_after_ten_minutes,

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     autoscaling::v1::Scale,
     core::v1::{Namespace, ServiceAccount},
 };
-use kerf_control_plane::ControlPlane;
+use kerf_control_plane::{ControlPlane, Profile};
 use kerf_controllers::Settings;
 use kerf_model::Price;
 use kerf_provider::kwok;
@@ -471,7 +471,8 @@ pub(crate) fn terms(clock: Clock, settings: &Settings, cloud: &CloudFaults) -> T
 
 /// A real cluster with Kerf's CRDs.
 pub(crate) async fn start_control_plane() -> ControlPlane {
-    let cluster = ControlPlane::start().await.unwrap_or_else(|error| panic!("{error}"));
+    let cluster = ControlPlane::start_with(Profile::WithoutTaintEviction).await;
+    let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
     let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
     let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
     for (arguments, input) in [(&["apply", "-f", "-"][..], crds), (&served[..], String::new())] {

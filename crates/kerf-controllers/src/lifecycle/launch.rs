@@ -3,6 +3,7 @@
 use kerf_api::{
     NodeClaim,
     conditions::{Conditioned, LAUNCHED},
+    labels,
 };
 use kerf_provider::{Launched, ProviderError};
 use kerf_runtime::events::{Notice, Severity};
@@ -32,6 +33,10 @@ pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<S
             );
             take_over(claim, launched);
             claim.condition_set(context.now()).set_true(LAUNCHED);
+            if claim.labels().contains_key(labels::NODE_POOL) && context.prices.of(claim).is_none()
+            {
+                context.metrics.price_unknown(claim);
+            }
             Ok(Step::Next)
         }
         Err(error @ ProviderError::InsufficientCapacity(_)) => {

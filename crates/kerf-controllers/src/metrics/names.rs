@@ -50,7 +50,8 @@ fn every_metric_has_the_name_that_dashboards_know() {
     counted.node_terminated(&claim, second, second);
     counted.eviction_answered(200);
     counted.pod_drained("Expired");
-    counted.scheduling.planned(0, &Plan::default(), Duration::ZERO);
+    counted.scheduling.begins(0, jiff::Timestamp::UNIX_EPOCH);
+    counted.scheduling.planned(&Plan::default(), Duration::ZERO);
     let text = metrics.text();
     for name in REGISTERED {
         let line = format!("# TYPE {name} ");

@@ -32,6 +32,18 @@ struct Seen {
     decided: bool,
     /// A place was found for it.
     schedulable: Option<Timestamp>,
+    bound: bool,
+}
+
+/// A pod that has not started.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) pod: Key,
+    /// Since when it has been known and nothing was decided about it.
+    pub(crate) undecided_since: Option<Timestamp>,
+    /// When a place was found for it.
+    pub(crate) placed_at: Option<Timestamp>,
+    pub(crate) bound: bool,
 }
 
 impl PodTimes {
@@ -81,10 +93,15 @@ impl PodTimes {
             return;
         };
         if pods::is_provisionable(pod) {
-            let new = Seen { acknowledged: now, decided: false, schedulable: None };
+            let new = Seen { acknowledged: now, decided: false, schedulable: None, bound: false };
             seen.entry(delta.key.clone()).or_insert(new);
         }
-        let Some(known) = seen.get(&delta.key).copied() else { return };
+        if pods::is_terminal(pod) {
+            seen.remove(&delta.key);
+        }
+        let Some(known) = seen.get_mut(&delta.key) else { return };
+        known.bound = pods::is_scheduled(pod);
+        let known = *known;
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         if became(delta, pods::is_scheduled) {
             observe(&self.bound, created, now);
@@ -106,6 +123,18 @@ impl PodTimes {
             observe(&self.decision, Some(known.acknowledged), now);
         }
         known.schedulable = placed.then(|| known.schedulable.unwrap_or(now));
+    }
+
+    /// The pods that were seen to need a node and have not started.
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        let seen = self.lock();
+        let waiting = seen.iter().map(|(pod, seen)| Waiting {
+            pod: pod.clone(),
+            undecided_since: (!seen.decided && !seen.bound).then_some(seen.acknowledged),
+            placed_at: seen.schedulable,
+            bound: seen.bound,
+        });
+        waiting.collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Seen>> {

@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_api::{NodeClaim, NodePool, conditions::Conditioned, labels};
+use kerf_api::{NodeClaim, NodePool, labels};
 use kerf_cluster::{Cluster, machine::Machine, pods};
 use kerf_model::{InstanceType, Price, Resources};
 use kerf_provider::NodeClassKind;
@@ -20,7 +20,11 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use crate::{context::Context, provisioning};
+use crate::{
+    context::Context,
+    provisioning,
+    transitions::{Labels, Observed, of_any},
+};
 
 /// What the instance types of each pool cost, as their provider last said.
 #[derive(Debug, Default)]
@@ -33,13 +37,19 @@ impl Prices {
     }
 
     /// What a claim costs by its labels; nothing if its provider does not know.
-    fn of(&self, claim: &NodeClaim) -> Option<Price> {
+    pub(crate) fn of(&self, claim: &NodeClaim) -> Option<Price> {
         let label = |key: &str| claim.labels().get(key).map(String::as_str);
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let name = label(labels::INSTANCE_TYPE)?;
         let types = known.get(label(labels::NODE_POOL)?)?;
         let of_claim = types.iter().find(|one| one.name() == name)?;
         of_claim.offering_price(label(labels::ZONE)?, label(labels::CAPACITY_TYPE)?)
+    }
+
+    /// Every instance type that some pool may have, by name.
+    fn types(&self) -> BTreeMap<String, Arc<InstanceType>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().flatten().map(|one| (one.name().to_owned(), Arc::clone(one))).collect()
     }
 }
 
@@ -65,8 +75,6 @@ impl Collector for State {
     }
 }
 
-type Labels = Vec<(String, String)>;
-
 /// By name: what it means, and a value for each set of labels.
 #[derive(Debug, Default)]
 struct Gauges(BTreeMap<&'static str, (&'static str, Series)>);
@@ -87,7 +95,7 @@ impl Gauges {
 }
 
 /// Every gauge of this file.
-const DECLARED: [(&str, &str); 28] = [
+const DECLARED: [(&str, &str); 37] = [
     ("karpenter_nodes_allocatable", "Resources that nodes have for pods"),
     ("karpenter_nodes_total_pod_requests", "Requests of the pods on nodes"),
     ("karpenter_nodes_total_pod_limits", "Limits of the pods on nodes"),
@@ -105,6 +113,17 @@ const DECLARED: [(&str, &str); 28] = [
     ("karpenter_pods_state", "Pods and where they are"),
     ("karpenter_pods_unbound_time_seconds", "Age of pods that have no node"),
     ("karpenter_pods_unstarted_time_seconds", "Age of pods that do not run"),
+    ("karpenter_pods_provisioning_unbound_time_seconds", "Time since a place was found"),
+    ("karpenter_pods_provisioning_unstarted_time_seconds", "Time since a place was found"),
+    (
+        "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
+        "Time for which pods have waited for a first decision",
+    ),
+    ("karpenter_scheduler_unfinished_work_seconds", "Time that the plan under way has taken"),
+    ("karpenter_cloudprovider_instance_type_offering_price_estimate", "Price per hour"),
+    ("karpenter_cloudprovider_instance_type_offering_available", "Whether it can be had"),
+    ("karpenter_cloudprovider_instance_type_cpu_cores", "CPUs of instance types"),
+    ("karpenter_cloudprovider_instance_type_memory_bytes", "Memory of instance types"),
     ("operator_nodeclaim_status_condition_count", "Conditions of NodeClaims"),
     ("operator_nodeclaim_status_condition_current_status_seconds", "Age of conditions"),
     ("operator_nodeclaim_termination_current_time_seconds", "Time since deletion"),
@@ -116,6 +135,7 @@ const DECLARED: [(&str, &str); 28] = [
     ("operator_node_termination_current_time_seconds", "Time since deletion"),
     ("operator_status_condition_count", "Conditions of NodeClaims and NodePools"),
     ("operator_status_condition_current_status_seconds", "Age of conditions"),
+    ("operator_termination_current_time_seconds", "Time since deletion"),
 ];
 
 #[cfg(test)]
@@ -135,10 +155,10 @@ fn gauges(context: &Context) -> Gauges {
     for pod in cluster.pods().values() {
         about_pod(&cluster, pod, now, &mut gauges);
     }
+    waiting_pods(context, now, &mut gauges);
+    instance_types(context, &mut gauges);
     let classes = context.provider.node_classes();
     let class_labels: Vec<String> = classes.iter().map(NodeClassKind::label).collect();
-    let mut of_claims: Vec<&str> = class_labels.iter().map(String::as_str).collect();
-    of_claims.push(labels::NODE_POOL);
     let mut unsynced = 0.0_f64;
     for claim in cluster.claims().values() {
         if !context.manages(&claim.spec.node_class_ref) {
@@ -147,21 +167,14 @@ fn gauges(context: &Context) -> Gauges {
         if provisioning::is_unlaunched(context, claim) {
             unsynced = unsynced.max(age(claim.meta().creation_timestamp.as_ref(), now));
         }
-        let conditions = claim.conditions().iter().map(Said::from);
-        let said: Vec<Said<'_>> = conditions.collect();
-        conditions_of("nodeclaim", &**claim, &said, &of_claims, now, &mut gauges);
+        conditions_of("nodeclaim", &**claim, &class_labels, now, &mut gauges);
     }
     gauges.put("karpenter_cluster_state_unsynced_time_seconds", Vec::new(), unsynced);
     for pool in cluster.pools().values() {
-        let said: Vec<Said<'_>> = pool.conditions().iter().map(Said::from).collect();
-        conditions_of("nodepool", &**pool, &said, &[], now, &mut gauges);
+        conditions_of("nodepool", &**pool, &class_labels, now, &mut gauges);
     }
-    let mut of_nodes = of_claims;
-    of_nodes.push(labels::INITIALIZED);
     for node in cluster.nodes().values() {
-        let said = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let said: Vec<Said<'_>> = said.into_iter().flatten().map(Said::from).collect();
-        conditions_of("node", &**node, &said, &of_nodes, now, &mut gauges);
+        conditions_of("node", &**node, &class_labels, now, &mut gauges);
     }
     gauges
 }
@@ -269,34 +282,54 @@ fn about_pod(cluster: &Cluster, pod: &Pod, now: Timestamp, gauges: &mut Gauges) 
     }
 }
 
-/// A condition of any kind of object.
-struct Said<'a> {
-    kind: &'a str,
-    status: &'a str,
-    reason: &'a str,
-    since: Option<Timestamp>,
-}
-
-impl<'a> From<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> for Said<'a> {
-    fn from(it: &'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> Self {
-        let since = Some(it.last_transition_time.0);
-        Self { kind: &it.type_, status: &it.status, reason: &it.reason, since }
+/// How long pods have waited for what planning does for them.
+fn waiting_pods(context: &Context, now: Timestamp, gauges: &mut Gauges) {
+    for waiting in context.metrics.pods.waiting() {
+        let mut own = with(&[], "name", &waiting.pod.name);
+        own.push(("namespace".into(), waiting.pod.namespace.clone()));
+        if let Some(since) = waiting.undecided_since {
+            let name = "karpenter_pods_provisioning_scheduling_undecided_time_seconds";
+            gauges.put(name, own.clone(), seconds(since, now));
+        }
+        let Some(since) = waiting.placed_at.map(|since| seconds(since, now)) else { continue };
+        gauges.put("karpenter_pods_provisioning_unstarted_time_seconds", own.clone(), since);
+        if !waiting.bound {
+            gauges.put("karpenter_pods_provisioning_unbound_time_seconds", own, since);
+        }
+    }
+    if let Some((labels, since)) = context.metrics.scheduling.under_way() {
+        gauges.put("karpenter_scheduler_unfinished_work_seconds", labels, seconds(since, now));
     }
 }
 
-impl<'a> From<&'a k8s_openapi::api::core::v1::NodeCondition> for Said<'a> {
-    fn from(it: &'a k8s_openapi::api::core::v1::NodeCondition) -> Self {
-        let since = it.last_transition_time.as_ref().map(|time| time.0);
-        let reason = it.reason.as_deref().unwrap_or_default();
-        Self { kind: &it.type_, status: &it.status, reason, since }
+fn instance_types(context: &Context, gauges: &mut Gauges) {
+    for (name, one) in context.prices.types() {
+        let own = with(&[], "instance_type", &name);
+        for (gauge, resource) in [
+            ("karpenter_cloudprovider_instance_type_cpu_cores", "cpu"),
+            ("karpenter_cloudprovider_instance_type_memory_bytes", "memory"),
+        ] {
+            gauges.put(gauge, own.clone(), one.capacity().amount(resource).as_f64());
+        }
+        for offering in one.offerings() {
+            let value = |key: &str| offering.requirements.get(key).and_then(|it| it.only_value());
+            let mut labels = own.clone();
+            for (label, key) in [("capacity_type", labels::CAPACITY_TYPE), ("zone", labels::ZONE)] {
+                labels.push((label.to_owned(), value(key).unwrap_or_default().to_owned()));
+            }
+            let available = f64::from(u8::from(offering.available));
+            let name = "karpenter_cloudprovider_instance_type_offering_available";
+            gauges.put(name, labels.clone(), available);
+            let name = "karpenter_cloudprovider_instance_type_offering_price_estimate";
+            gauges.put(name, labels, offering.price.as_f64());
+        }
     }
 }
 
-fn conditions_of<K: Resource<DynamicType = ()>>(
+fn conditions_of<K: Observed>(
     kind: &str,
     object: &K,
-    said: &[Said<'_>],
-    extra: &[&str],
+    class_labels: &[String],
     now: Timestamp,
     gauges: &mut Gauges,
 ) {
@@ -322,27 +355,33 @@ fn conditions_of<K: Resource<DynamicType = ()>>(
     };
     let mut own = with(&[], "namespace", "");
     own.push(("name".into(), object.name_any()));
-    for key in extra {
-        let value = object.labels().get(*key).cloned().unwrap_or_default();
-        own.push((key.replace(['/', '.', '-'], "_"), value));
-    }
-    for one in said {
-        let mut labels = own.clone();
-        for (key, value) in [("type", one.kind), ("status", one.status), ("reason", one.reason)] {
-            labels.push((key.to_owned(), value.to_owned()));
-        }
+    let mut of_any_kind = own.clone();
+    of_any_kind.extend(of_any::<K>());
+    own.extend(K::labels_of(object, class_labels));
+    for one in K::said(object) {
+        let saying = |labels: &Labels| {
+            let mut labels = labels.clone();
+            for (key, value) in [("type", one.kind), ("status", one.status), ("reason", one.reason)]
+            {
+                labels.push((key.to_owned(), value.to_owned()));
+            }
+            labels
+        };
         let since = one.since.map_or(0.0, |since| seconds(since, now));
-        gauges.put(count, labels.clone(), 1.0);
-        gauges.put(current, labels.clone(), since);
+        gauges.put(count, saying(&own), 1.0);
+        gauges.put(current, saying(&own), since);
         if is_ours {
-            labels.push(("group".into(), K::group(&()).into_owned()));
-            labels.push(("kind".into(), K::kind(&()).into_owned()));
+            let labels = saying(&of_any_kind);
             gauges.put("operator_status_condition_count", labels.clone(), 1.0);
             gauges.put("operator_status_condition_current_status_seconds", labels, since);
         }
     }
     if let Some(deleted) = &object.meta().deletion_timestamp {
-        gauges.put(terminating, own, seconds(deleted.0, now));
+        let since = seconds(deleted.0, now);
+        gauges.put(terminating, own, since);
+        if is_ours {
+            gauges.put("operator_termination_current_time_seconds", of_any_kind, since);
+        }
     }
 }
 

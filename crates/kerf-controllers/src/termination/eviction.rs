@@ -79,7 +79,7 @@ impl Evictions {
         let (evictions, context) = (&self, &context);
         evictions
             .queue
-            .run(WORKERS, stop, |id| async move {
+            .run(WORKERS, &context.metrics.work, stop, |id| async move {
                 let outcome = evictions.end(context, &id).await?;
                 if outcome == Outcome::Done {
                     evictions.lock().remove(&id);

@@ -1,0 +1,134 @@
+//! A provider whose calls are measured.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use kerf_api::{NodeClaim, NodePool, labels::LabelRules};
+use kerf_model::InstanceType;
+use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use kerf_runtime::{Metrics, current_controller};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+};
+use tokio::time::Instant;
+
+pub(crate) struct MeasuredProvider {
+    inner: Arc<dyn CloudProvider>,
+    duration: Family<Called, Histogram>,
+    errors: Family<Failed, Counter>,
+}
+
+impl MeasuredProvider {
+    pub(crate) fn register(metrics: &Metrics, inner: Arc<dyn CloudProvider>) -> Self {
+        let new = Self {
+            inner,
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            errors: Family::default(),
+        };
+        metrics.register(|registry| {
+            let provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
+            let help = "Time that calls of the cloud provider took";
+            provider.register("duration_seconds", help, new.duration.clone());
+            let help = "Calls of the cloud provider that failed";
+            provider.register("errors", help, new.errors.clone());
+        });
+        new
+    }
+
+    async fn measured<T>(
+        &self,
+        method: &'static str,
+        call: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let (controller, provider) = (current_controller(), self.inner.name());
+        let begin = Instant::now();
+        let result = call.await;
+        let called = Called { controller, method, provider };
+        self.duration.get_or_create(&called).observe(begin.elapsed().as_secs_f64());
+        if let Err(error) = &result {
+            let failed = Failed { controller, method, provider, error: kind(error) };
+            self.errors.get_or_create(&failed).inc();
+        }
+        result
+    }
+}
+
+/// The kinds that Karpenter tells apart.
+fn kind(error: &ProviderError) -> &'static str {
+    match error {
+        ProviderError::NotFound(_) => "NodeClaimNotFoundError",
+        ProviderError::InsufficientCapacity(_) => "InsufficientCapacityError",
+        ProviderError::NodeClassNotReady(_) => "NodeClassNotReadyError",
+        ProviderError::Create { .. } | ProviderError::Other(_) => "",
+    }
+}
+
+#[async_trait]
+impl CloudProvider for MeasuredProvider {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn node_classes(&self) -> &[NodeClassKind] {
+        self.inner.node_classes()
+    }
+
+    fn label_rules(&self) -> &LabelRules {
+        self.inner.label_rules()
+    }
+
+    fn repair_policies(&self) -> &[RepairPolicy] {
+        self.inner.repair_policies()
+    }
+
+    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+        self.measured("Create", self.inner.create(claim)).await
+    }
+
+    async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
+        self.measured("Delete", self.inner.delete(claim)).await
+    }
+
+    async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
+        self.measured("Get", self.inner.get(provider_id)).await
+    }
+
+    async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
+        self.measured("List", self.inner.list()).await
+    }
+
+    async fn instance_types(
+        &self,
+        pool: &NodePool,
+    ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError> {
+        self.measured("GetInstanceTypes", self.inner.instance_types(pool)).await
+    }
+
+    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+        self.measured("IsDrifted", self.inner.drifted(claim)).await
+    }
+}
+
+impl fmt::Debug for MeasuredProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    controller: &'static str,
+    method: &'static str,
+    provider: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failed {
+    controller: &'static str,
+    method: &'static str,
+    provider: &'static str,
+    error: &'static str,
+}
+
+const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -98,6 +98,8 @@ async fn kubectl_works_on_the_testbed() {
     kubectl.says("get nodepools -o wide", &["NODECLASS", "WEIGHT", "pool", "default"]).await;
     kubectl.says("get pods -A", &["default", "lonely", "Pending"]).await;
     kubectl.says("get deploy web -o jsonpath={.spec.replicas}", &["2"]).await;
+    let replicas = ["KIND:       NodePool", "FIELD: replicas <integer>"];
+    kubectl.says("explain nodepool.spec.replicas", &replicas).await;
     kubectl.says("describe node n1", &["Name:               n1", "Taints:"]).await;
     kubectl.says("describe deployment web", &["Replicas:               2 desired"]).await;
 

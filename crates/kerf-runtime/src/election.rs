@@ -132,6 +132,10 @@ impl Election {
         }
     }
 
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
     /// Waits until this candidate holds the lease.
     ///
     /// It looks every few seconds, which is what safety rests on, and follows the lease between the looks, so that one

@@ -7,6 +7,7 @@ mod compute;
 pub mod crds;
 pub mod election;
 pub mod events;
+pub mod leadership;
 pub mod logging;
 mod metrics;
 pub mod patch;

@@ -5,10 +5,12 @@
 //! with [`World::until`], and never sleeps to let something happen. [`stories!`] lists them all, with what each needs.
 
 pub mod build;
+mod contender;
 pub mod scenarios;
 mod scope;
 pub mod stories;
 mod world;
 
+pub use contender::{Contender, End};
 pub use scope::SharedCluster;
 pub use world::{Stage, World};

@@ -7,6 +7,7 @@ pub mod disruption;
 pub mod draining;
 pub mod faults;
 pub mod launching;
+pub mod leases;
 pub mod life_of_a_node;
 pub mod limits;
 pub mod metrics;

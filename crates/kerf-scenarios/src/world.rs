@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     autoscaling::v1::Scale,
     core::v1::{Namespace, ServiceAccount},
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    Contender,
     build::object,
     scope::{Scope, SharedCluster},
 };
@@ -69,10 +70,27 @@ impl<K> Kind for K where
 impl World {
     /// A fresh cluster in this process. Needs a runtime with a paused clock.
     pub async fn on_testbed(seed: u64, settings: Settings) -> Self {
+        let mut world = Self::without_operators(seed, settings);
+        world.start_operator().await;
+        world
+    }
+
+    /// A fresh cluster in this process, without an operator so far.
+    pub fn without_operators(seed: u64, settings: Settings) -> Self {
         let testbed = Testbed::builder().seed(seed).start();
         let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
         let actors = testbed.start_actors(actors::Actors::default());
-        Self::with_operator(Stage::Testbed { testbed, actors }, settings).await
+        Self::on_stage(Stage::Testbed { testbed, actors }, settings)
+    }
+
+    /// Starts an operator that competes with others for the lease; on the testbed only.
+    pub fn contend(&self, identity: &str, skew: SignedDuration, faults: Faults) -> Contender {
+        match &self.stage {
+            Stage::Testbed { testbed, .. } => {
+                Contender::start(testbed, &self.settings, identity, skew, faults)
+            }
+            Stage::Real(_) | Stage::Shared(_) => panic!("operators compete on the testbed only"),
+        }
     }
 
     /// A fresh cluster in this process whose operator dies where `faults` say so, and is started again.
@@ -104,7 +122,7 @@ impl World {
         let account = object(json!({
             "metadata": {"name": "default", "namespace": scope.namespace()},
         }));
-        let world = Self::without_operator(stage, Settings::default());
+        let world = Self::on_stage(stage, Settings::default());
         world.create::<Namespace>(namespace).await;
         // Admission refuses every pod until its namespace has this.
         world
@@ -116,7 +134,7 @@ impl World {
         Self { scope: Some(scope), ..world }
     }
 
-    fn without_operator(stage: Stage, settings: Settings) -> Self {
+    fn on_stage(stage: Stage, settings: Settings) -> Self {
         let seed = match &stage {
             Stage::Testbed { testbed, .. } => testbed.seed(),
             Stage::Real(_) | Stage::Shared(_) => 0,
@@ -126,7 +144,7 @@ impl World {
     }
 
     async fn with_operator(stage: Stage, settings: Settings) -> Self {
-        let mut world = Self::without_operator(stage, settings);
+        let mut world = Self::on_stage(stage, settings);
         world.start_operator().await;
         world
     }

@@ -5,7 +5,6 @@ use std::{
     io,
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
 use kerf_api::{NodeClaim, NodePool};
@@ -18,7 +17,8 @@ use kerf_runtime::{
     Clock, Metrics,
     client::{self, Connection, RequestMetrics},
     crds::{self, Crd},
-    election::{Candidate, Election, Lost, Timing},
+    election::{Candidate, Election, Timing},
+    leadership::{Ended, lead},
     logging, shutdown,
 };
 use tokio_util::sync::CancellationToken;
@@ -28,9 +28,6 @@ use crate::cli::{COMMIT, Options, VERSION};
 use endpoints::Endpoints;
 
 mod endpoints;
-
-/// How long the controllers may take to finish what they are at.
-const GRACE: Duration = Duration::from_secs(30);
 
 /// Why the operator stopped without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -48,11 +45,7 @@ enum Error {
     #[error("{0}; install them with: kerf crds | kubectl apply -f -")]
     Crds(#[from] crds::Missing),
     #[error(transparent)]
-    Lost(#[from] Lost),
-    #[error(transparent)]
-    Operator(#[from] operator::OperatorError),
-    #[error("the controllers did not stop within {GRACE:?}")]
-    NotDrained,
+    Ended(#[from] Ended<operator::OperatorError>),
 }
 
 pub(crate) fn run(options: &Options) -> ExitCode {
@@ -132,49 +125,11 @@ async fn operate(settings: &Settings) -> Result<(), Error> {
         metrics: metrics.clone(),
         ready: endpoints.synced.clone(),
     };
-    let elected = CancellationToken::new();
-    let work = stop.child_token();
-    let take_over = take_over(provider, elected.clone());
-    let controllers = Box::pin(operator::run(operator, take_over, work.clone()));
-    lead(election, elected, controllers, work, stop).await
-}
-
-/// Runs the controllers for as long as they may lead, and then gives the lease back.
-async fn lead(
-    mut election: Option<Election>,
-    elected: CancellationToken,
-    mut controllers: impl Future<Output = Result<(), operator::OperatorError>> + Unpin,
-    work: CancellationToken,
-    stop: CancellationToken,
-) -> Result<(), Error> {
-    let leading = async {
-        let Some(election) = &mut election else {
-            elected.cancel();
-            return std::future::pending().await;
-        };
-        election.acquire().await;
-        elected.cancel();
-        election.keep().await
-    };
-    let overdue = async {
-        stop.cancelled().await;
-        tokio::time::sleep(GRACE).await;
-    };
-    let outcome = tokio::select! {
-        result = &mut controllers => result.map_err(Error::from),
-        lost = leading => {
-            // Another operator may lead soon. What the controllers are at may end until then.
-            work.cancel();
-            let _ = tokio::time::timeout(Timing::default().rest(), &mut controllers).await;
-            return Err(lost.into());
-        }
-        // Not released: something may still be at work.
-        () = overdue => return Err(Error::NotDrained),
-    };
-    if let Some(election) = &mut election {
-        election.release().await;
-    }
-    outcome
+    lead(election, stop, |term| {
+        operator::run(operator, take_over(provider, term.begun), term.ended)
+    })
+    .await?;
+    Ok(())
 }
 
 /// Goes on where the last leader stopped, and only then lets the controllers begin.

@@ -1,6 +1,10 @@
-//! As much `OpenAPI` as kubectl insists on: it validates on the server only where the server says that it can.
+//! As much `OpenAPI` as kubectl insists on: it validates on the server only where the server says that it can, and explains
+//! what it finds a schema of.
+//!
+//! Built-in resources have none here: theirs would have to say how lists are merged, because kubectl makes its patches by
+//! them, and falls back to what it knows itself where there is none.
 
-use super::{ApiError, State};
+use super::{ApiError, State, meta};
 use serde_json::{Map, Value, json};
 
 impl State {
@@ -35,8 +39,34 @@ impl State {
         }
         Ok(json!({
             "openapi": "3.0.0", "info": { "title": "Kerf testbed", "version": "unversioned" },
-            "paths": paths, "components": { "schemas": {} },
+            "paths": paths, "components": { "schemas": self.custom_schemas(group, version) },
         }))
+    }
+
+    /// The schemas of custom resources, as their definitions have them.
+    fn custom_schemas(&self, group: &str, version: &str) -> Map<String, Value> {
+        let mut schemas = Map::new();
+        let Some(definitions) =
+            self.resources.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        else {
+            return schemas;
+        };
+        for (_, crd) in self.store.range(definitions.table, "") {
+            let spec = &crd.value["spec"];
+            let versions = spec["versions"].as_array().into_iter().flatten();
+            let served = versions.filter(|one| one["name"] == version && one["served"] == true);
+            for one in served.filter(|_| spec["group"] == group) {
+                let kind = &spec["names"]["kind"];
+                let mut schema = one["schema"]["openAPIV3Schema"].clone();
+                let named = json!([{ "group": group, "version": version, "kind": kind }]);
+                meta::map_mut(&mut schema).insert("x-kubernetes-group-version-kind".into(), named);
+                schemas.insert(
+                    format!("{group}.{version}.{}", kind.as_str().unwrap_or_default()),
+                    schema,
+                );
+            }
+        }
+        schemas
     }
 }
 

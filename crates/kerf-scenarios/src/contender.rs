@@ -1,0 +1,102 @@
+//! One of several operators of a cluster, of which the one that holds the lease acts.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use kerf_controllers::{
+    Operator, Settings,
+    operator::{self, OperatorError},
+};
+use kerf_provider::kwok::{self, KwokProvider};
+use kerf_runtime::{
+    Metrics,
+    election::{Candidate, Election, Timing},
+    leadership::{Ended, Term, lead},
+};
+use kerf_testbed::{Faults, Testbed};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const LEASE: &str = "kerf";
+
+/// An operator that acts while it holds the lease. Dropping it kills it, as a crash would.
+#[derive(Debug)]
+pub struct Contender {
+    /// What goes wrong on its way to the API server, for the lease as for all else.
+    pub faults: Faults,
+    stop: CancellationToken,
+    running: JoinHandle<(Result<(), Ended<OperatorError>>, Instant)>,
+}
+
+/// How a contender ended.
+#[derive(Debug)]
+pub struct End {
+    pub why: Result<(), Ended<OperatorError>>,
+    pub at: Instant,
+    /// How many calls it had made by then.
+    pub calls: u64,
+}
+
+impl Contender {
+    /// Starts an operator whose clock is ahead of the cluster's by `skew`, or behind it. It leads when it can.
+    pub fn start(
+        testbed: &Testbed,
+        settings: &Settings,
+        identity: &str,
+        skew: SignedDuration,
+        faults: Faults,
+    ) -> Self {
+        let (stop, metrics) = (CancellationToken::new(), Metrics::default());
+        let clock = testbed.clock_skewed_by(skew);
+        let client = testbed.client_with(&faults);
+        let candidate = Candidate {
+            namespace: "default".to_owned(),
+            lease: LEASE.to_owned(),
+            identity: identity.to_owned(),
+            timing: Timing::default(),
+            seed: testbed.seed(),
+        };
+        let election = Election::new(client.clone(), candidate, clock.clone(), &metrics);
+        let provider = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
+        let operator = Operator {
+            provider: provider.clone(),
+            settings: settings.clone(),
+            ready: watch::channel(false).0,
+            client,
+            clock,
+            metrics,
+        };
+        let work = |term: Term| {
+            let elected = async move {
+                term.begun.cancelled().await;
+                // As the binary does: claims that cannot be taken up time out by themselves.
+                let _ = provider.resume().await;
+            };
+            operator::run(operator, elected, term.ended)
+        };
+        let leading = lead(Some(election), stop.clone(), work);
+        let running = tokio::spawn(async move { (leading.await, Instant::now()) });
+        Self { faults, stop, running }
+    }
+
+    /// Waits until it has ended, of itself or because it was asked to.
+    pub async fn ended(&mut self) -> End {
+        // Longer than it takes to notice that a lease is lost and to come to rest.
+        let ended = tokio::time::timeout(Duration::from_mins(2), &mut self.running).await;
+        let ended = ended.unwrap_or_else(|elapsed| panic!("the operator goes on: {elapsed}"));
+        let (why, at) = ended.unwrap_or_else(|panic| panic!("the operator panicked: {panic}"));
+        End { why, at, calls: self.faults.calls() }
+    }
+
+    /// Asks it to stop as SIGTERM would, and waits until it has.
+    pub async fn stop(&mut self) -> End {
+        self.stop.cancel();
+        self.ended().await
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}

@@ -43,7 +43,7 @@ use marks::Marks;
 use reservations::Reservations;
 use views::Views;
 
-pub use changes::{Change, Kind, trim};
+pub use changes::{Change, Kind};
 pub use node_class::NodeClass;
 pub use objects::{Delta, Key, Objects};
 

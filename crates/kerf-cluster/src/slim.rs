@@ -2,10 +2,10 @@
 //! diary of who wrote which field; decisions read none of that, and there are tens of thousands of pods.
 
 use k8s_openapi::api::{
-    apps::v1::DaemonSet,
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
         Container, ContainerPort, ContainerStatus, Node, Pod, PodCondition, PodSpec, PodStatus,
-        Volume,
+        PodTemplateSpec, ReplicationController, Volume,
     },
 };
 use kerf_api::annotations::DO_NOT_DISRUPT;
@@ -41,7 +41,25 @@ pub(crate) fn node(node: &mut Node) {
         status.images = None;
         status.node_info = None;
         status.addresses = None;
+        // Told every few minutes; without it such a message is no change.
+        for condition in status.conditions.iter_mut().flatten() {
+            condition.last_heartbeat_time = None;
+        }
     }
+}
+
+// Of what pods belong to, only the selectors are read; templates would weigh more than all pods.
+
+pub(crate) fn replication_controller(set: &mut ReplicationController) {
+    set.spec.iter_mut().for_each(|spec| spec.template = None);
+}
+
+pub(crate) fn replica_set(set: &mut ReplicaSet) {
+    set.spec.iter_mut().for_each(|spec| spec.template = None);
+}
+
+pub(crate) fn stateful_set(set: &mut StatefulSet) {
+    set.spec.iter_mut().for_each(|spec| spec.template = PodTemplateSpec::default());
 }
 
 fn spec(full: PodSpec) -> PodSpec {

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplateSpec,
-        ReplicationController, Service,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
@@ -218,7 +218,7 @@ impl Parts {
 fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
     watch_kind::<NodePool>(parts, context, "watch of NodePools");
     watch_kind::<NodeClaim>(parts, context, "watch of NodeClaims");
-    watch_as::<Node>(parts, context, "watch of Nodes", kerf_cluster::trim);
+    watch_kind::<Node>(parts, context, "watch of Nodes");
     watch_kind::<Pod>(parts, context, "watch of Pods");
     watch_kind::<DaemonSet>(parts, context, "watch of DaemonSets");
     watch_kind::<PodDisruptionBudget>(parts, context, "watch of PodDisruptionBudgets");
@@ -244,18 +244,12 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
     }
 }
 
-/// What pods belong to. Only their selectors are needed; templates would weigh more than all pods.
+/// What pods belong to.
 fn watch_workloads(parts: &mut Parts, context: &Arc<Context>) {
     watch_kind::<Service>(parts, context, "watch of Services");
-    watch_as::<ReplicationController>(parts, context, "watch of ReplicationControllers", |set| {
-        set.spec.iter_mut().for_each(|spec| spec.template = None);
-    });
-    watch_as::<ReplicaSet>(parts, context, "watch of ReplicaSets", |set| {
-        set.spec.iter_mut().for_each(|spec| spec.template = None);
-    });
-    watch_as::<StatefulSet>(parts, context, "watch of StatefulSets", |set| {
-        set.spec.iter_mut().for_each(|spec| spec.template = PodTemplateSpec::default());
-    });
+    watch_kind::<ReplicationController>(parts, context, "watch of ReplicationControllers");
+    watch_kind::<ReplicaSet>(parts, context, "watch of ReplicaSets");
+    watch_kind::<StatefulSet>(parts, context, "watch of StatefulSets");
 }
 
 fn watch_kind<K>(parts: &mut Parts, context: &Arc<Context>, name: &'static str)
@@ -268,27 +262,9 @@ where
         + Send
         + 'static,
 {
-    watch_as::<K>(parts, context, name, |_| {});
-}
-
-/// Keeps objects without what `trim` takes away.
-fn watch_as<K>(parts: &mut Parts, context: &Arc<Context>, name: &'static str, trim: fn(&mut K))
-where
-    K: Kind
-        + kube::Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + fmt::Debug
-        + Send
-        + 'static,
-{
     let (context, stop) = (Arc::clone(context), parts.stop.clone());
     let api: Api<K> = Api::all(context.client.clone());
-    let keep = move |mut object: K| {
-        trim(&mut object);
-        object
-    };
-    parts.start(name, async move { context.index.follow(api, keep, stop).await });
+    parts.start(name, async move { context.index.follow(api, |object| object, stop).await });
 }
 
 /// Waits until every kind has been listed.

@@ -208,13 +208,14 @@ macro_rules! stories {
             }
             consolidation at disruption::consolidation {
                 shared(defaults):
+                    a_spot_node_stays_where_spot_may_not_replace_spot,
+                    a_pool_that_asks_for_a_wide_choice_keeps_it,
+                    a_pool_that_only_removes_empty_nodes_says_so;
+                alone(defaults):
                     a_node_whose_pods_fit_elsewhere_is_removed,
                     a_node_that_is_too_large_is_replaced_by_a_smaller_one,
                     a_pod_that_asks_for_it_keeps_its_node,
                     a_disruption_budget_keeps_its_node,
-                    a_spot_node_stays_where_spot_may_not_replace_spot,
-                    a_pool_that_asks_for_a_wide_choice_keeps_it,
-                    a_pool_that_only_removes_empty_nodes_says_so,
                     a_balanced_pool_is_consolidated_where_it_pays;
                 virtual_time(spot_to_spot):
                     a_spot_node_needs_fifteen_cheaper_types_to_be_replaced,

@@ -42,16 +42,16 @@ impl<T> Tried<T> for kube::Result<T> {
     }
 }
 
-/// Somebody else wrote first, or the object is gone: neither is worth an error line.
+/// Somebody else wrote first, or something is gone: neither is worth an error line.
 ///
-/// A conflict means that the decision rested on an old version; the watch brings the new one and the key comes back.
+/// Both mean that the decision rested on what the watch has not brought yet. The key comes back by itself: what is gone may be
+/// another object than the one that the key names, and nobody would be told of that one again.
 pub(crate) fn unless_outdated(result: Result<Outcome>) -> Result<Outcome> {
     match result {
-        Err(Error::Api { source: kube::Error::Api(status), .. }) if status.is_conflict() => {
+        Err(Error::Api { source: kube::Error::Api(status), .. })
+            if status.is_conflict() || status.is_not_found() =>
+        {
             Ok(Outcome::Backoff)
-        }
-        Err(Error::Api { source: kube::Error::Api(status), .. }) if status.is_not_found() => {
-            Ok(Outcome::Done)
         }
         other => other,
     }

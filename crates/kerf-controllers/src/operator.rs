@@ -120,8 +120,9 @@ pub async fn run(
     start_watches(&mut parts, &context);
 
     parts.until(stop.clone(), listed(&context)).await?;
-    info!("caches are synced");
+    // First true, then told: whoever reads the line may ask at once.
     operator.ready.send_replace(true);
+    info!("caches are synced");
     parts.until(stop.clone(), elected).await?;
     if !stop.is_cancelled() {
         info!("starting controllers");

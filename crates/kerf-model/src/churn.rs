@@ -91,15 +91,17 @@ impl Fraction {
         Ok(Self((number * f64::from(Self::WHOLE)).round() as u32))
     }
 
-    /// A quotient for people to read: rounded up, so that what is above a threshold also looks so, and at most 1.
+    /// A quotient for people to read: four digits, rounded up, so that what is above a threshold also looks so, and at
+    /// most 1.
     pub fn of_quotient(numerator: i128, denominator: i128) -> Self {
-        let whole = i128::from(Self::WHOLE);
-        let share = match numerator.checked_mul(whole) {
+        const STEPS: u32 = 10_000;
+        let steps = match numerator.checked_mul(i128::from(STEPS)) {
             _ if denominator <= 0 || numerator <= 0 => 0,
             Some(scaled) => (scaled - 1).div_euclid(denominator) + 1,
-            None => whole,
+            None => i128::from(STEPS),
         };
-        Self(u32::try_from(share.min(whole)).unwrap_or(Self::WHOLE))
+        let steps = u32::try_from(steps).unwrap_or(STEPS).min(STEPS);
+        Self(steps * (Self::WHOLE / STEPS))
     }
 
     /// In parts of a thousand million.
@@ -299,7 +301,8 @@ mod tests {
     fn quotients_are_rounded_up_and_end_at_one() {
         for (numerator, denominator, text) in [
             (3, 4, "0.75"),
-            (1, 3, "0.333333334"),
+            (1, 3, "0.3334"),
+            (750_001, 1_000_000, "0.7501"),
             (0, 5, "0"),
             (5, 0, "0"),
             (7, 5, "1"),

@@ -3,6 +3,7 @@
 //! It knows nothing of what Kerf has planned.
 
 mod demand;
+mod domains;
 mod filter;
 mod floor;
 mod preemption;

@@ -2,11 +2,11 @@
 
 use super::super::fitness::{self, NodeFacts, UNSCHEDULABLE};
 use super::demand::{Demand, Lanes, PODS_LANE, PodTerm, Spread};
+use super::domains::Census;
 use super::floor::{Floor, Place, Slot, Sort};
 use super::volumes::Volumes;
 use kerf_model::{Effect, Taint};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a node cannot take a pod, in kube-scheduler's words.
 pub(super) type Reason = Cow<'static, str>;
@@ -38,12 +38,13 @@ pub(super) struct Outlook<'a> {
     floor: &'a Floor,
     demand: &'a Demand,
     volumes: &'a Volumes,
-    spread: Vec<(&'a str, i64, BTreeMap<&'a str, i64>)>,
-    affinity: Vec<(&'a str, BTreeSet<&'a str>)>,
+    /// How many of its sort a domain may hold without being too far ahead of the others.
+    spread: Vec<(i64, Census)>,
+    affinity: Vec<Census>,
     /// Nobody it wants to be with exists, but it is such a one itself: it may be the first.
     is_first: bool,
-    apart: Vec<(&'a str, BTreeSet<&'a str>)>,
-    repelled: Vec<(&'a str, BTreeSet<&'a str>)>,
+    apart: Vec<Census>,
+    repelled: Vec<Census>,
 }
 
 /// Whether a constraint looks at what is on this node.
@@ -85,45 +86,36 @@ impl<'a> Outlook<'a> {
         order: &[Slot],
     ) -> Self {
         let all = || order.iter().copied();
+        let domains: Vec<_> = demand.spread.iter().map(|s| floor.domains(&s.key)).collect();
         let spread = demand.spread.iter().map(|constraint| {
             let eligible = all().filter(|slot| {
                 let Some(facts) = &floor.place(*slot).facts else { return false };
-                let has_domains = demand.spread.iter().all(|s| facts.labels.contains_key(&s.key));
+                let has_domains = domains.iter().all(|domains| domains.has(*slot));
                 has_domains && includes(constraint, demand, facts)
             });
             let sort = Sort { scopes: vec![constraint.scope.clone()], staying_only: true };
-            let counts = floor.by_domain(&sort, &constraint.key, eligible);
-            let least = if counts.len() < constraint.min_domains {
+            let census = floor.census(&sort, &constraint.key, eligible);
+            let least = if census.each().count() < constraint.min_domains {
                 0
             } else {
-                counts.values().min().copied().unwrap_or(0)
+                census.each().min().unwrap_or(0)
             };
             let itself = i64::from(floor.covers(demand, std::iter::once(&constraint.scope)));
-            (constraint.key.as_str(), constraint.max_skew + least - itself, counts)
+            (constraint.max_skew + least - itself, census)
         });
-        let inhabited = |sums: BTreeMap<&'a str, i64>| -> BTreeSet<&'a str> {
-            sums.into_iter().filter(|(_, count)| *count > 0).map(|(domain, _)| domain).collect()
-        };
         let affinity: Vec<_> = if demand.affinity.is_empty() {
             Vec::new()
         } else {
             let sort = together(demand);
-            let terms = demand.affinity.iter();
-            terms
-                .map(|term| {
-                    (term.key.as_str(), inhabited(floor.by_domain(&sort, &term.key, all())))
-                })
-                .collect()
+            demand.affinity.iter().map(|term| floor.census(&sort, &term.key, all())).collect()
         };
-        let apart = demand.anti_affinity.iter().map(|term| {
-            let domains = inhabited(floor.by_domain(&sort_of(term), &term.key, all()));
-            (term.key.as_str(), domains)
-        });
+        let apart =
+            demand.anti_affinity.iter().map(|term| floor.census(&sort_of(term), &term.key, all()));
         let repelled = floor
             .repelled_by(demand)
             .into_iter()
-            .map(|(key, counts)| (key, inhabited(floor.sum_by_domain(counts, key, all()))));
-        let nobody = affinity.iter().all(|(_, domains)| domains.is_empty());
+            .map(|(key, counts)| Census::new(floor.domains(key), counts, all()));
+        let nobody = affinity.iter().all(|census| census.each().all(|count| count == 0));
         Self {
             is_first: nobody && floor.covers(demand, demand.affinity.iter().map(|t| &t.scope)),
             spread: spread.collect(),
@@ -159,29 +151,28 @@ impl<'a> Outlook<'a> {
             return Err(short);
         }
         let elsewhere = self.volumes.judge(facts);
-        elsewhere.or_else(|| self.judge_neighbours(facts)).map_or(Ok(()), no)
+        elsewhere.or_else(|| self.judge_neighbours(slot)).map_or(Ok(()), no)
     }
 
-    fn judge_neighbours(&self, facts: &NodeFacts) -> Option<&'static str> {
-        let domain = |key: &str| facts.labels.get(key).map(String::as_str);
-        for (key, most, counts) in &self.spread {
-            let Some(domain) = domain(key) else { return Some(NO_DOMAIN) };
-            if counts.get(domain).copied().unwrap_or(0) > *most {
+    fn judge_neighbours(&self, slot: Slot) -> Option<&'static str> {
+        for (most, census) in &self.spread {
+            if !census.domains.has(slot) {
+                return Some(NO_DOMAIN);
+            }
+            if census.around(slot) > *most {
                 return Some(SKEWED);
             }
         }
-        let among = |domains: &BTreeSet<&str>, key: &str| {
-            domain(key).is_some_and(|domain| domains.contains(domain))
-        };
-        let has_domains = self.affinity.iter().all(|(key, _)| domain(key).is_some());
-        let joined = self.affinity.iter().all(|(key, domains)| among(domains, key));
+        let inhabited = |census: &Census| census.around(slot) > 0;
+        let has_domains = self.affinity.iter().all(|census| census.domains.has(slot));
+        let joined = self.affinity.iter().all(inhabited);
         if !(joined || (self.is_first && has_domains)) {
             return Some(NOT_TOGETHER);
         }
-        if self.apart.iter().any(|(key, domains)| among(domains, key)) {
+        if self.apart.iter().any(inhabited) {
             return Some(NOT_APART);
         }
-        self.repelled.iter().any(|(key, domains)| among(domains, key)).then_some(REPELLED)
+        self.repelled.iter().any(inhabited).then_some(REPELLED)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::super::fitness::NodeFacts;
 use super::demand::{Demand, Lanes, PodTerm, Room, Scope};
+use super::domains::{Census, Domains};
 use crate::api::meta;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kerf_model::pod::HostPort;
 use kerf_model::{Labels, Resources};
 use serde::Deserialize;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ pub(super) struct Floor {
     namespaces: BTreeMap<String, Labels>,
     /// Slots of the nodes that exist, by name; made anew when nodes come or go.
     order: Option<Arc<[Slot]>>,
+    /// By label; made anew when nodes change.
+    domains: RefCell<BTreeMap<String, Arc<Domains>>>,
     tallies: BTreeMap<Sort, Vec<u32>>,
     repelling: BTreeMap<PodTerm, Vec<u32>>,
 }
@@ -74,6 +78,7 @@ impl Floor {
         }
         place.facts = Some(facts);
         place.allocatable = allocatable;
+        self.domains.borrow_mut().clear();
         true
     }
 
@@ -81,6 +86,7 @@ impl Floor {
         if let Some(slot) = self.slots.get(name) {
             self.nodes[*slot].facts = None;
             self.order = None;
+            self.domains.borrow_mut().clear();
         }
     }
 
@@ -182,38 +188,34 @@ impl Floor {
         }
     }
 
-    /// How many pods of a prepared sort are on a node.
-    pub(super) fn count_on(&self, sort: &Sort, slot: Slot) -> i64 {
-        let counts = self.tallies.get(sort);
-        counts.and_then(|counts| counts.get(slot)).copied().map_or(0, i64::from)
+    /// How many pods of a prepared sort are on each node, by slot; a slot beyond the end has none.
+    pub(super) fn counts(&self, sort: &Sort) -> &[u32] {
+        self.tallies.get(sort).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How many pods of a prepared sort are in each domain of these nodes; domains without any included.
-    pub(super) fn by_domain<'a>(
-        &'a self,
+    /// The domains that a label makes; kept for as long as no node changes.
+    pub(super) fn domains(&self, key: &str) -> Arc<Domains> {
+        let mut known = self.domains.borrow_mut();
+        if let Some(domains) = known.get(key) {
+            return domains.clone();
+        }
+        let values = self.nodes.iter().map(|place| {
+            let labels = &place.facts.as_ref()?.labels;
+            labels.get(key).map(String::as_str)
+        });
+        let domains = Arc::new(Domains::new(values));
+        known.insert(key.to_owned(), domains.clone());
+        domains
+    }
+
+    /// How many pods of a prepared sort are in each domain of these nodes.
+    pub(super) fn census(
+        &self,
         sort: &Sort,
         key: &str,
         nodes: impl Iterator<Item = Slot>,
-    ) -> BTreeMap<&'a str, i64> {
-        let counts = self.tallies.get(sort).map(Vec::as_slice).unwrap_or_default();
-        self.sum_by_domain(counts, key, nodes)
-    }
-
-    pub(super) fn sum_by_domain<'a>(
-        &'a self,
-        counts: &[u32],
-        key: &str,
-        nodes: impl Iterator<Item = Slot>,
-    ) -> BTreeMap<&'a str, i64> {
-        let mut sums = BTreeMap::new();
-        for slot in nodes {
-            let facts = self.nodes[slot].facts.as_ref();
-            if let Some(value) = facts.and_then(|facts| facts.labels.get(key)) {
-                let count = counts.get(slot).copied().unwrap_or(0);
-                *sums.entry(value.as_str()).or_default() += i64::from(count);
-            }
-        }
-        sums
+    ) -> Census {
+        Census::new(self.domains(key), self.counts(sort), nodes)
     }
 
     /// Terms of pods already placed that keep this one away, with where those pods are.

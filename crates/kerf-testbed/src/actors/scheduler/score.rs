@@ -5,7 +5,6 @@ use super::demand::{CPU_LANE, Demand, HOSTNAME, MEMORY_LANE};
 use super::filter::{includes, sort_of};
 use super::floor::{Floor, Place, Slot, Sort};
 use kerf_model::Effect;
-use std::collections::{BTreeMap, BTreeSet};
 
 const BEST: i64 = 100;
 const TAINTS_WEIGHT: i64 = 3;
@@ -41,8 +40,10 @@ pub(super) fn scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Sl
     if !demand.preferred.is_empty() {
         let mut company = vec![0; nodes.len()];
         for (weight, term) in &demand.preferred {
-            let counts = floor.by_domain(&sort_of(term), &term.key, order.iter().copied());
-            add_by_domain(floor, nodes, &term.key, *weight, &counts, &mut company);
+            let census = floor.census(&sort_of(term), &term.key, order.iter().copied());
+            for (slot, sum) in nodes.iter().zip(&mut company) {
+                *sum += weight * census.around(*slot);
+            }
         }
         add(POD_AFFINITY_WEIGHT, stretched(&company));
     }
@@ -52,36 +53,32 @@ pub(super) fn scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Sl
 /// The fewer pods of its sort share a node's domains, the better; domains weigh more the more of them there are.
 #[expect(clippy::cast_possible_truncation, reason = "counts of pods, rounded")]
 fn spread_scores(floor: &Floor, demand: &Demand, nodes: &[Slot], order: &[Slot]) -> Vec<i64> {
-    let domain = |slot: Slot, key: &str| floor.place(slot).facts.as_ref()?.labels.get(key);
+    let domains: Vec<_> = demand.soft_spread.iter().map(|s| floor.domains(&s.key)).collect();
     // A node without the domains that a pod itself asks for is the last choice.
-    let counts_in = |slot: Slot| {
-        demand.spreads_by_default
-            || demand.soft_spread.iter().all(|spread| domain(slot, &spread.key).is_some())
-    };
+    let counts_in =
+        |slot: Slot| demand.spreads_by_default || domains.iter().all(|domains| domains.has(slot));
     let counted: Vec<Slot> = nodes.iter().copied().filter(|slot| counts_in(*slot)).collect();
     let mut crowd = vec![0.0; nodes.len()];
-    for spread in &demand.soft_spread {
+    for (spread, domains) in demand.soft_spread.iter().zip(&domains) {
         let sort = Sort { scopes: vec![spread.scope.clone()], staying_only: true };
-        let by_host = spread.key == HOSTNAME;
-        let (counts, domains) = if by_host {
-            (BTreeMap::new(), counted.len())
-        } else {
-            let included = order.iter().copied().filter(|slot| {
-                floor.place(*slot).facts.as_ref().is_some_and(|f| includes(spread, demand, f))
-            });
-            let values: BTreeSet<_> =
-                counted.iter().filter_map(|slot| domain(*slot, &spread.key)).collect();
-            (floor.by_domain(&sort, &spread.key, included), values.len())
+        let is_included = |slot: &Slot| {
+            let facts = floor.place(*slot).facts.as_ref();
+            facts.is_some_and(|facts| includes(spread, demand, facts))
         };
-        let weight = (domains as f64 + 2.0).ln();
-        for (slot, crowd) in nodes.iter().zip(&mut crowd) {
-            let Some(domain) = domain(*slot, &spread.key) else { continue };
-            let count = if by_host {
-                floor.count_on(&sort, *slot)
-            } else {
-                counts.get(domain.as_str()).copied().unwrap_or(0)
-            };
-            *crowd += count as f64 * weight + (spread.max_skew - 1) as f64;
+        // A host is its own domain, and all that is on it counts.
+        let on_host = floor.counts(&sort);
+        let by_domain = (spread.key != HOSTNAME).then(|| {
+            let included = order.iter().copied().filter(is_included);
+            floor.census(&sort, &spread.key, included)
+        });
+        let around = |slot: Slot| match &by_domain {
+            Some(census) => census.around(slot),
+            None => on_host.get(slot).copied().map_or(0, i64::from),
+        };
+        let sizes = if by_domain.is_none() { counted.len() } else { domains.among(&counted) };
+        let weight = (sizes as f64 + 2.0).ln();
+        for (slot, crowd) in nodes.iter().zip(&mut crowd).filter(|(slot, _)| domains.has(**slot)) {
+            *crowd += around(*slot) as f64 * weight + (spread.max_skew - 1) as f64;
         }
     }
     let crowd: Vec<i64> = crowd.into_iter().map(|one: f64| one.round() as i64).collect();
@@ -129,22 +126,6 @@ fn balance(used: [i64; 2], total: [i64; 2]) -> i64 {
 
 fn raw(floor: &Floor, nodes: &[Slot], score: impl Fn(&Place) -> i64) -> Vec<i64> {
     nodes.iter().map(|slot| score(floor.place(*slot))).collect()
-}
-
-fn add_by_domain(
-    floor: &Floor,
-    nodes: &[Slot],
-    key: &str,
-    weight: i64,
-    counts: &BTreeMap<&str, i64>,
-    into: &mut [i64],
-) {
-    for (slot, sum) in nodes.iter().zip(into) {
-        let facts = floor.place(*slot).facts.as_ref();
-        let domain = facts.and_then(|facts| facts.labels.get(key));
-        let count = domain.and_then(|domain| counts.get(domain.as_str()));
-        *sum += weight * count.copied().unwrap_or(0);
-    }
 }
 
 fn more_is_better(raw: &[i64]) -> Vec<i64> {

@@ -146,7 +146,7 @@ async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
     let began = context.now();
     context.metrics.scheduling.begins(snapshot.pods.len(), began);
     let settings = context.settings.scheduling();
-    let plan = compute(|| kerf_scheduler::schedule(&snapshot, &settings));
+    let plan = compute(|| kerf_scheduler::schedule_cheaply(&snapshot, &settings));
     let took = context.passed_since(began).unwrap_or_default();
     context.metrics.scheduling.planned(&plan, took);
     note_decisions(context, &plan);

@@ -4,13 +4,23 @@ use kerf_model::pod::HostPort;
 
 use crate::algebra::{SetId, id};
 use crate::bits::Bits;
-use crate::lanes::Lanes;
+use crate::lanes::{self, CPU_LANE, Lanes, MEMORY_LANE};
 
-/// The claims, emptiest first. Equal ones in the order in which they were opened.
+/// The claims, those with the fewest pods first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
-    pub(crate) claims: Vec<Claim>,
+    pub(crate) all: Vec<Claim>,
     order: Vec<u32>,
+    ties: Ties,
+}
+
+/// Which of several claims with equally many pods comes first; of those that are equal in this as well, the oldest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ties {
+    #[default]
+    Oldest,
+    FewestCores,
+    LeastMemory,
 }
 
 #[derive(Clone, Debug)]
@@ -28,8 +38,12 @@ pub(crate) struct Claim {
 }
 
 impl Claims {
+    pub(crate) fn new(ties: Ties) -> Self {
+        Self { ties, ..Self::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.claims.len()
+        self.all.len()
     }
 
     /// The claim that is offered pods at this position.
@@ -38,26 +52,34 @@ impl Claims {
     }
 
     pub(crate) fn open(&mut self, claim: Claim) -> usize {
-        let index = self.claims.len();
-        let rank = (claim.pods.len(), id(index));
-        self.claims.push(claim);
+        let index = self.all.len();
+        self.all.push(claim);
+        let rank = self.rank(id(index));
         let at = self.order.partition_point(|other| self.rank(*other) < rank);
         self.order.insert(at, id(index));
         index
     }
 
     /// Another pod for the claim: it moves behind the claims that now have fewer.
-    pub(crate) fn add_pod(&mut self, claim: usize, pod: u32) {
+    pub(crate) fn add_pod(&mut self, claim: usize, pod: u32, requests: &Lanes) {
         let rank = self.rank(id(claim));
         let from = self.order.partition_point(|other| self.rank(*other) < rank);
-        let new_rank = (rank.0 + 1, rank.1);
-        let to = self.order.partition_point(|other| self.rank(*other) < new_rank);
-        self.claims[claim].pods.push(pod);
+        self.all[claim].pods.push(pod);
+        lanes::add(&mut self.all[claim].requests, requests);
+        let rank = self.rank(id(claim));
+        let behind = &self.order[from + 1..];
+        let to = from + 1 + behind.partition_point(|other| self.rank(*other) < rank);
         self.order[from..to].rotate_left(1);
     }
 
-    fn rank(&self, claim: u32) -> (usize, u32) {
-        (self.claims[claim as usize].pods.len(), claim)
+    fn rank(&self, index: u32) -> (usize, i64, u32) {
+        let claim = &self.all[index as usize];
+        let tie = match self.ties {
+            Ties::Oldest => 0,
+            Ties::FewestCores => claim.requests[CPU_LANE],
+            Ties::LeastMemory => claim.requests[MEMORY_LANE],
+        };
+        (claim.pods.len(), tie, index)
     }
 }
 
@@ -66,12 +88,12 @@ mod tests {
     use super::*;
     use crate::algebra::Algebra;
 
-    fn claim(pods: &[u32]) -> Claim {
+    fn claim(pods: &[u32], requests: &Lanes) -> Claim {
         Claim {
             template: 0,
             set: Algebra::EMPTY,
             rows: Bits::default(),
-            requests: Lanes::new(),
+            requests: requests.clone(),
             ports: Vec::new(),
             reservations: Vec::new(),
             min_values_relaxed: false,
@@ -79,22 +101,46 @@ mod tests {
         }
     }
 
+    fn order(claims: &Claims) -> Vec<usize> {
+        (0..claims.len()).map(|at| claims.at(at)).collect()
+    }
+
     #[test]
     fn emptiest_first_then_oldest() {
         let mut claims = Claims::default();
-        let order = |claims: &Claims| (0..claims.len()).map(|at| claims.at(at)).collect::<Vec<_>>();
+        let nothing = Lanes::new();
         for _ in 0..3 {
-            claims.open(claim(&[0]));
+            claims.open(claim(&[0], &nothing));
         }
         assert_eq!(order(&claims), [0, 1, 2]);
-        claims.add_pod(0, 1);
+        claims.add_pod(0, 1, &nothing);
         assert_eq!(order(&claims), [1, 2, 0]);
-        claims.add_pod(2, 1);
+        claims.add_pod(2, 1, &nothing);
         assert_eq!(order(&claims), [1, 0, 2]);
-        claims.open(claim(&[0]));
+        claims.open(claim(&[0], &nothing));
         assert_eq!(order(&claims), [1, 3, 0, 2]);
-        claims.add_pod(1, 1);
-        claims.add_pod(1, 2);
+        claims.add_pod(1, 1, &nothing);
+        claims.add_pod(1, 2, &nothing);
         assert_eq!(order(&claims), [3, 0, 2, 1]);
+    }
+
+    #[test]
+    fn among_those_with_equally_many_pods_the_least_asked_for_comes_first() {
+        let small: Lanes = [1, 20, 1].into_iter().collect();
+        let large: Lanes = [2, 10, 1].into_iter().collect();
+        for (ties, opened, filled) in [
+            (Ties::Oldest, [0, 1, 2], [2, 0, 1]),
+            (Ties::FewestCores, [1, 0, 2], [2, 1, 0]),
+            (Ties::LeastMemory, [0, 2, 1], [2, 0, 1]),
+        ] {
+            let mut claims = Claims::new(ties);
+            for requests in [&large, &small, &large] {
+                claims.open(claim(&[0], requests));
+            }
+            assert_eq!(order(&claims), opened, "{ties:?}");
+            claims.add_pod(0, 1, &small);
+            claims.add_pod(1, 1, &small);
+            assert_eq!(order(&claims), filled, "{ties:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::algebra::{Algebra, id};
 use crate::attempt::Attempt;
 use crate::bits::Bits;
-use crate::claims::Claims;
+use crate::claims::{Claims, Ties};
 use crate::class::{Class, ClassId, ClassKey};
 use crate::daemons::daemons;
 use crate::existing::ExistingNodes;
@@ -158,6 +158,11 @@ impl<'s> Engine<'s> {
         engine.count_bound_pods();
         engine.sort_pending_pods();
         engine
+    }
+
+    /// The same run with another choice among equal claims. For an engine that has not run yet.
+    pub(crate) fn with_ties(&self, ties: Ties) -> Self {
+        Self { claims: Claims::new(ties), ..self.clone() }
     }
 
     fn sort_pending_pods(&mut self) {

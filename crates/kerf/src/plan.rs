@@ -107,7 +107,7 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
     let (pools, idle_pools) = pools(&objects, &view::known_labels(&objects.rules))?;
     let Taken { snapshot, left_out } =
         objects.loaded.cluster.snapshot(pools, &objects.rules, objects.now)?;
-    let plan = kerf_scheduler::schedule(&snapshot, &options.settings.scheduling());
+    let plan = kerf_scheduler::schedule_cheaply(&snapshot, &options.settings.scheduling());
     let mut report = Report::new(&snapshot, &plan);
     report.idle_pools.extend(idle_pools);
     let (uninterested, invalid): (Vec<_>, Vec<_>) =

@@ -53,7 +53,7 @@ impl Engine<'_> {
                 return Err(if counts_only_grow { FOR_GOOD } else { FOR_NOW });
             }
         }
-        let claim = &self.claims.claims[index];
+        let claim = &self.claims.all[index];
         if conflict(&claim.ports, attempt.spec.ports()) {
             return Err(FOR_GOOD);
         }
@@ -245,7 +245,7 @@ impl Engine<'_> {
         {
             return Some(Vec::new());
         }
-        let held = candidate.claim.map_or(&[][..], |claim| &self.claims.claims[claim].reservations);
+        let held = candidate.claim.map_or(&[][..], |claim| &self.claims.all[claim].reservations);
         let mut usable = false;
         let mut holdable = Vec::new();
         for offering in &self.templates[candidate.template].reserved {
@@ -274,11 +274,10 @@ impl Engine<'_> {
         accepted: Accepted,
     ) {
         let spec = std::sync::Arc::clone(&self.classes[class.index()].spec);
-        self.claims.add_pod(index, pod);
-        let claim = &mut self.claims.claims[index];
+        self.claims.add_pod(index, pod, &spec.key.requests);
+        let claim = &mut self.claims.all[index];
         claim.set = accepted.set;
         claim.rows.copy_from(&self.scratch.rows);
-        lanes::add(&mut claim.requests, &spec.key.requests);
         claim.ports.extend_from_slice(spec.ports());
         self.reservations.exchange(&claim.reservations, &accepted.reservations);
         claim.reservations = accepted.reservations;
@@ -311,7 +310,7 @@ impl Engine<'_> {
 
     /// The claim's set, pinned to the reservations that it holds.
     pub(super) fn final_set(&mut self, claim: usize) -> SetId {
-        let claim = &self.claims.claims[claim];
+        let claim = &self.claims.all[claim];
         let key = self.algebra.labels().reservation_id.clone();
         let (Some(key), false) = (key, claim.reservations.is_empty()) else { return claim.set };
         let names: Vec<_> =

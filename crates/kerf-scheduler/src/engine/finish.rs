@@ -50,7 +50,7 @@ impl Engine<'_> {
             match flexible {
                 Ok(_) => claims.push(claim),
                 Err(source) => {
-                    for pod in &self.claims.claims[index].pods {
+                    for pod in &self.claims.all[index].pods {
                         let pool = claim.pool.name.clone();
                         let source = source.clone();
                         refusals.insert(*pod, Refusal::TooFewInstanceTypes { pool, source });
@@ -107,7 +107,7 @@ impl Engine<'_> {
 
     /// The lowest price of a claim as it stands, before it is pinned to its reservations: it may yet lose those.
     pub(super) fn least_price(&mut self, index: usize) -> Price {
-        let claim = &self.claims.claims[index];
+        let claim = &self.claims.all[index];
         let template = &mut self.templates[claim.template];
         let by_price = template.by_price(claim.set, &mut self.algebra);
         let alive = template.types_of(&claim.rows);
@@ -117,7 +117,7 @@ impl Engine<'_> {
 
     fn planned(&mut self, index: usize) -> PlannedClaim {
         let set = self.final_set(index);
-        let claim = &self.claims.claims[index];
+        let claim = &self.claims.all[index];
         let template = &mut self.templates[claim.template];
         let by_price = template.by_price(set, &mut self.algebra);
         let alive = template.types_of(&claim.rows);
@@ -146,7 +146,7 @@ impl Engine<'_> {
 
     /// Daemons differ between the types that are left; what runs on all of them is certain.
     fn requests_with_daemons(&self, index: usize) -> Resources {
-        let claim = &self.claims.claims[index];
+        let claim = &self.claims.all[index];
         let groups = self.templates[claim.template].daemon_groups.iter();
         let least: Option<Lanes> = groups
             .filter(|group| group.rows.meets(&claim.rows))

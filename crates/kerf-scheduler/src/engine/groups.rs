@@ -256,7 +256,7 @@ impl Engine<'_> {
         key: Key,
         kind: TopologyKind,
     ) -> Vec<Value> {
-        let rule = self.algebra.get(self.claims.claims[claim].set, key);
+        let rule = self.algebra.get(self.claims.all[claim].set, key);
         if kind != TopologyKind::AntiAffinity {
             return rule.and_then(|rule| self.algebra.only_value(rule)).into_iter().collect();
         }
@@ -287,7 +287,7 @@ impl Engine<'_> {
 
     /// A claim that leaves open what the filter asks for does not take part.
     fn claim_takes_part(&mut self, claim: usize, filter: &NodeFilter) -> bool {
-        let claim = &self.claims.claims[claim];
+        let claim = &self.claims.all[claim];
         let set = claim.set;
         tolerated(&self.templates[claim.template].pool.taints, filter)
             && (filter.affinity.is_empty()

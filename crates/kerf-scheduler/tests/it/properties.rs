@@ -8,6 +8,7 @@ use crate::random::{Dice, busy_snapshot, snapshot};
 use kerf_model::{MinValuesPolicy, Pool, Price, Quantity, Snapshot};
 use kerf_scheduler::{
     Leaving, Options, Origin, Plan, PodFailure, PreferencePolicy, Prober, Refusal, Stop, schedule,
+    schedule_cheaply,
 };
 
 /// More in a long run: `KERF_RANDOM_PROBLEMS=10000 cargo test`.
@@ -35,30 +36,39 @@ fn options(seed: u64) -> Options {
 #[test]
 fn no_plan_breaks_a_rule() {
     let mut broken = Vec::new();
-    let (mut placed, mut failed) = (0, 0);
+    let (mut placed, mut failed, mut cheaper) = (0, 0, 0);
+    let rank = |plan: &Plan| (plan.failures.len(), plan.price());
     for seed in seeds() {
         let snapshot = snapshot(seed);
         let plan = schedule(&snapshot, &options(seed));
         placed += snapshot.pods.len() - plan.failures.len();
         failed += plan.failures.len();
-        let wrong = violations(&snapshot, &options(seed), &plan);
-        if !wrong.is_empty() {
-            broken.push(format!("seed {seed}: {wrong:#?}"));
+        let cheap = schedule_cheaply(&snapshot, &options(seed));
+        assert!(rank(&cheap) <= rank(&plan), "seed {seed}");
+        cheaper += usize::from(cheap.price() < plan.price());
+        for plan in [plan, cheap] {
+            let wrong = violations(&snapshot, &options(seed), &plan);
+            if !wrong.is_empty() {
+                broken.push(format!("seed {seed}: {wrong:#?}"));
+            }
         }
     }
     assert!(broken.is_empty(), "{} problems broken, the first:\n{}", broken.len(), broken[0]);
     // Problems that place nothing, or everything, would prove little.
     assert!(placed > failed && failed > placed / 50, "{placed} placed, {failed} not");
+    assert!(cheaper > 0, "no plan became cheaper");
 }
 
 #[test]
 fn the_order_of_the_input_does_not_matter() {
     for seed in seeds().step_by(4) {
         let original = snapshot(seed);
-        let expect = printed(&schedule(&original, &options(seed)));
-        for turn in 0..3 {
-            let shuffled = shuffled(&original, seed * 31 + turn);
-            assert_eq!(printed(&schedule(&shuffled, &options(seed))), expect, "seed {seed}");
+        for make in [schedule, schedule_cheaply] {
+            let expect = printed(&make(&original, &options(seed)));
+            for turn in 0..3 {
+                let shuffled = shuffled(&original, seed * 31 + turn);
+                assert_eq!(printed(&make(&shuffled, &options(seed))), expect, "seed {seed}");
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::build::*;
 use kerf_model::Pool;
 use kerf_model::labels::ZONE;
+use kerf_scheduler::{Options, schedule, schedule_cheaply};
 
 #[test]
 fn an_unconstrained_pod_gets_a_claim() {
@@ -156,7 +157,6 @@ fn larger_then_older_then_smaller_uid() {
 
 #[test]
 fn settling_nodes_take_only_pods_that_have_no_place() {
-    use kerf_scheduler::{Options, schedule};
     let options = Options { honor_settling: true, ..Options::default() };
     let place = |pod: PodSpec, options: &Options| {
         let mut settling = node("n", "", "");
@@ -168,6 +168,32 @@ fn settling_nodes_take_only_pods_that_have_no_place() {
     assert_eq!(place(pod("pending"), &options), 1);
     assert_eq!(place(pod("running").running(), &options), 0);
     assert_eq!(place(pod("running").running(), &Options::default()), 1);
+}
+
+/// Two that cannot share a host, and a third that goes to either: which, decides what the machines cost.
+#[test]
+fn of_few_pods_the_cheapest_of_some_plans_is_kept() {
+    for (first, second, third, plain, cheap) in [
+        // Beside the one with few cores, it fits into what that one's memory pays for anyway.
+        ("cpu=2 memory=1Gi", "cpu=1 memory=8Gi", "cpu=1 memory=1Gi", [4, 5], [3, 5]),
+        // Of two with the same cores, the one with less memory.
+        ("cpu=4 memory=8Gi", "cpu=4 memory=1Gi", "cpu=1 memory=8Gi", [5, 9], [5, 6]),
+    ] {
+        let apart = |name: &str, requests: &str| {
+            pod(name).labels("app=db").anti_affinity(HOSTNAME, "app=db").requests(requests).build()
+        };
+        let pods = vec![
+            apart("first", first),
+            apart("second", second),
+            pod("third").requests(third).build(),
+        ];
+        let pool = Pool { instance_types: many_types(20), ..pool("default") };
+        let snapshot = cluster(vec![pool], pods);
+        let named = |sizes: [usize; 2]| sizes.map(|size| format!("fake-it-{}", size - 1));
+        assert_eq!(cheapest_types(&plan(&snapshot)), named(plain), "{first}, {second}, {third}");
+        let best = schedule_cheaply(&snapshot, &Options::default());
+        assert_eq!(cheapest_types(&best), named(cheap), "{first}, {second}, {third}");
+    }
 }
 
 #[test]

@@ -91,18 +91,19 @@ pub struct Connection<'a> {
 impl Connection<'_> {
     /// For the controllers, which `limit` keeps from flooding the API server.
     pub fn client(&self, limit: Option<Bucket>) -> Result<Client, Error> {
-        self.build(limit, self.config.clone())
+        self.build(limit)
     }
 
-    /// For leader election. It is not held up behind the requests of the controllers, and it does not
-    /// repeat requests on its own, because the election counts its attempts against a deadline.
+    /// For leader election, which is not held up behind the requests of the controllers.
     pub fn election_client(&self) -> Result<Client, Error> {
-        let mut config = self.config.clone();
-        config.default_retry = false;
-        self.build(None, config)
+        self.build(None)
     }
 
-    fn build(&self, limit: Option<Bucket>, mut config: Config) -> Result<Client, Error> {
+    fn build(&self, limit: Option<Bucket>) -> Result<Client, Error> {
+        let mut config = self.config.clone();
+        // Whoever asks decides when to ask again. A 429 is an answer (a disruption budget says not now), the
+        // election counts its attempts against a deadline, and a write repeated unseen is a conflict with itself.
+        config.default_retry = false;
         // Whoever was first wins; it is the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         if let Ok(agent) = HeaderValue::from_str(self.user_agent) {
@@ -167,6 +168,9 @@ fn join(paths: &[PathBuf]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Metrics;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
 
     /// Variables, existing files, and what comes of them.
     type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], Result<Source, &'a str>);
@@ -220,5 +224,38 @@ mod tests {
             let chosen = Source::choose(variable, exists).map_err(|e| e.to_string());
             assert_eq!(chosen, expected.map_err(str::to_owned), "{variables:?}");
         }
+    }
+
+    /// A budget's 429 is what the eviction queue waits for; behind a client that repeats it unseen, it never comes.
+    #[tokio::test]
+    async fn a_refusal_is_passed_on_and_not_repeated() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let mut requests = 0;
+            loop {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 4096];
+                let read = stream.read(&mut request).unwrap();
+                if request[..read].starts_with(b"GET /last") {
+                    return requests;
+                }
+                requests += 1;
+                let head = "HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\n";
+                stream.write_all(format!("{head}content-length: 0\r\n\r\n").as_bytes()).unwrap();
+            }
+        });
+        let connection = Connection {
+            config: Config::new(format!("http://{address}").parse().unwrap()),
+            user_agent: "test",
+            metrics: &RequestMetrics::register(&Metrics::default()),
+        };
+        for client in [connection.client(None).unwrap(), connection.election_client().unwrap()] {
+            let request = http::Request::get("/version").body(Vec::new()).unwrap();
+            assert!(client.request_text(request).await.is_err());
+        }
+        let last = http::Request::get("/last").body(Vec::new()).unwrap();
+        let _ = connection.client(None).unwrap().request_text(last).await;
+        assert_eq!(server.join().unwrap(), 2);
     }
 }

@@ -1,5 +1,7 @@
 //! What multi-node and single-node consolidation have in common: whom they may look at, and whether a move is worth it.
 
+use std::sync::Arc;
+
 use kerf_api::DisruptionReason;
 use kerf_model::estate::Estate;
 
@@ -59,7 +61,7 @@ impl<'e> Consolidation<'e> {
         method: Method,
     ) -> Result<Command, Blocked> {
         let outcome = self.simulation.consolidated(candidates)?;
-        self.decide(candidates, outcome, method)
+        self.decide(candidates, &outcome, method)
     }
 
     /// The move that takes this one away; equal nodes are tried out once for all.
@@ -67,7 +69,7 @@ impl<'e> Consolidation<'e> {
         let candidate = &self.candidates[at];
         self.totals.may_pass(candidate, &self.estate.pools)?;
         let outcome = self.trial(at)?;
-        let command = self.decide(&[candidate], outcome, method)?;
+        let command = self.decide(&[candidate], &outcome, method)?;
         if self.trials.example(at) == at {
             return Ok(command);
         }
@@ -75,7 +77,7 @@ impl<'e> Consolidation<'e> {
     }
 
     /// What happens without this node, told by the first that is equal to it.
-    pub(crate) fn trial(&self, at: usize) -> Result<Outcome, Blocked> {
+    pub(crate) fn trial(&self, at: usize) -> Result<Arc<Outcome>, Blocked> {
         let example = &self.candidates[self.trials.example(at)];
         let trial = || self.simulation.consolidated(&[example]);
         self.trials.of(at, trial).map_err(|why| self.trials.told_of(at, &self.candidates, why))
@@ -84,15 +86,13 @@ impl<'e> Consolidation<'e> {
     fn decide(
         &self,
         candidates: &[&Candidate],
-        mut outcome: Outcome,
+        outcome: &Outcome,
         method: Method,
     ) -> Result<Command, Blocked> {
         let stakes = Stakes::of(candidates.iter().copied(), &self.estate.pools);
-        let nodes = candidates.iter().map(|candidate| (*candidate).clone()).collect();
-        let mut command =
-            Command { placements: outcome.placements, ..Command::removal(method, nodes) };
         let weigh = |savings| self.totals.weigh(candidates, savings, &self.estate.pools);
-        let verdict = match outcome.claims.pop() {
+        let mut bought = None;
+        let verdict = match outcome.claims.last() {
             None => {
                 stakes.allow_removal()?;
                 weigh(stakes.price())
@@ -106,14 +106,22 @@ impl<'e> Consolidation<'e> {
                 candidates.iter().try_for_each(|candidate| self.set_back(candidate))?;
                 purchase.keep_to(stakes.price() - verdict.required, labels);
                 let savings = stakes.price() - purchase.claim.price;
-                command.savings = Some(savings);
-                command.replacements = vec![Replacement::Planned(purchase.claim)];
-                command.promise = Some(purchase.promise);
+                bought = Some((purchase, savings));
                 weigh(savings)
             }
         };
         verdict.result()?;
-        command.scores = verdict.scores;
+        let nodes = candidates.iter().map(|candidate| (*candidate).clone()).collect();
+        let mut command = Command {
+            placements: outcome.placements.clone(),
+            scores: verdict.scores,
+            ..Command::removal(method, nodes)
+        };
+        if let Some((purchase, savings)) = bought {
+            command.savings = Some(savings);
+            command.replacements = vec![Replacement::Planned(purchase.claim)];
+            command.promise = Some(purchase.promise);
+        }
         Ok(command)
     }
 

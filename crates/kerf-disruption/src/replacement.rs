@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kerf_model::{
     InstanceType, KnownLabels, Price, Requirement,
@@ -32,31 +32,33 @@ pub struct Purchase {
 pub fn purchase(
     candidates: &[&Candidate],
     stakes: &Stakes,
-    mut claim: PlannedClaim,
+    planned: &PlannedClaim,
     labels: &KnownLabels,
     spot_to_spot: bool,
 ) -> Result<Purchase, Blocked> {
     // Whatever a pod that waits is granted, nobody is moved to a node that is less than the pool asks for.
-    if claim.min_values_relaxed {
+    if planned.min_values_relaxed {
         let detail = "minValues requirement is not met without lowering it".to_owned();
         return Err(Blocked::MinValues { detail });
     }
     let from_spot =
         candidates.iter().all(|candidate| candidate.capacity_type.as_deref() == Some(SPOT));
-    let stays_spot = from_spot && admits(&claim, SPOT);
+    let stays_spot = from_spot && admits(planned, SPOT);
     if stays_spot && !spot_to_spot {
         return Err(Blocked::SpotToSpotDisabled);
     }
     let at_most = stakes.at_most();
-    if claim.price > at_most {
-        return Err(refusal(stakes, claim.price));
+    if planned.price > at_most {
+        return Err(refusal(stakes, planned.price));
     }
+    let (mut claim, dearer) = split(planned, at_most, labels);
     if stays_spot {
         insist_on_spot(&mut claim, labels);
     }
     let cheapest = keep_up_to(&mut claim, at_most, labels)?;
     if claim.instance_types.is_empty() {
-        return Err(refusal(stakes, cheapest));
+        let prices = dearer.iter().map(|one| one.worst_launch_price(&claim.requirements, labels));
+        return Err(refusal(stakes, prices.fold(cheapest, Price::min)));
     }
     // The prices so far are those of spot wherever there is any. Without spot the launch has to fail rather than
     // take what costs more.
@@ -101,6 +103,29 @@ impl Purchase {
             self.claim = sure;
         }
     }
+}
+
+/// The claim without the types that cost more than this even at their cheapest, and those: most of a cloud's types are far too
+/// large, and need not be looked at offer by offer.
+fn split<'a>(
+    planned: &'a PlannedClaim,
+    at_most: Price,
+    labels: &KnownLabels,
+) -> (PlannedClaim, &'a [Arc<InstanceType>]) {
+    let cheapest = |one: &Arc<InstanceType>| one.cheapest_price(&planned.requirements, labels);
+    // They are in the order of that price.
+    let within = planned.instance_types.partition_point(|one| cheapest(one) <= at_most);
+    let (within, dearer) = planned.instance_types.split_at(within);
+    let claim = PlannedClaim {
+        instance_types: within.to_vec(),
+        pool: Arc::clone(&planned.pool),
+        pods: planned.pods.clone(),
+        requirements: planned.requirements.clone(),
+        requests: planned.requests.clone(),
+        price: planned.price,
+        min_values_relaxed: planned.min_values_relaxed,
+    };
+    (claim, dearer)
 }
 
 fn cheapest_offer(claim: &PlannedClaim, labels: &KnownLabels) -> Price {

@@ -1,6 +1,9 @@
 //! Nodes that are equal are tried out once.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use kerf_model::{
     Constraints, Labels, Pod, Price, Resources, Taint, estate::Estate, labels::HOSTNAME, pod::Phase,
@@ -21,8 +24,11 @@ pub(crate) struct Trials {
     /// By candidate, its moving pods in an order that equal nodes share.
     pods: Vec<Vec<usize>>,
     /// By kind: the first candidate of it, and what became of it.
-    outcomes: Vec<(usize, OnceLock<Result<Outcome, Blocked>>)>,
+    outcomes: Vec<(usize, OnceLock<Told>)>,
 }
+
+/// Told to everyone of the kind.
+type Told = Result<Arc<Outcome>, Blocked>;
 
 /// What two nodes have to have in common for the cluster to be as well off without the one as without the other.
 ///
@@ -100,12 +106,8 @@ impl Trials {
     }
 
     /// What became of its kind. `trial` must be of the example, whoever asks first.
-    pub(crate) fn of(
-        &self,
-        at: usize,
-        trial: impl FnOnce() -> Result<Outcome, Blocked>,
-    ) -> Result<Outcome, Blocked> {
-        self.outcomes[self.kinds[at]].1.get_or_init(trial).clone()
+    pub(crate) fn of(&self, at: usize, trial: impl FnOnce() -> Result<Outcome, Blocked>) -> Told {
+        self.outcomes[self.kinds[at]].1.get_or_init(|| trial().map(Arc::new)).clone()
     }
 
     /// What stopped the example, with the pods of this one.

@@ -109,7 +109,7 @@ fn controls(factor: &str, threshold: &str) -> ChurnControls {
 fn bought(
     candidates: &[&str],
     controls: ChurnControls,
-    claim: PlannedClaim,
+    claim: &PlannedClaim,
     spot_to_spot: bool,
 ) -> Result<Purchase, Blocked> {
     let candidates: Vec<_> = candidates.iter().map(|text| candidate(text)).collect();
@@ -142,7 +142,7 @@ fn outcome(result: Result<Purchase, Blocked>) -> String {
 }
 
 fn check(candidates: &[&str], types: &[&str], expect: &str) {
-    let result = bought(candidates, parity(), claim(types, Requirements::default()), true);
+    let result = bought(candidates, parity(), &claim(types, Requirements::default()), true);
     assert_eq!(outcome(result), expect, "{candidates:?} {types:?}");
 }
 
@@ -179,7 +179,7 @@ fn the_worst_offering_counts() {
     let result = bought(
         &["on-demand m 1"],
         parity(),
-        claim(&["a: on-demand@a 0.5, on-demand@b 1.5"], here),
+        &claim(&["a: on-demand@a 0.5, on-demand@b 1.5"], here),
         true,
     );
     assert_eq!(outcome(result), "a as any, saves 0.5 up to 0.9999999999");
@@ -213,11 +213,11 @@ fn spot_is_insisted_on_where_the_price_was_that_of_spot() {
     );
     let on_demand = Requirements::new([Requirement::is_in(CAPACITY_TYPE, [ON_DEMAND])]);
     let only = claim(&["a: spot@a 0.2, on-demand@a 0.5"], on_demand);
-    let result = bought(&["on-demand m 1"], parity(), only, true);
+    let result = bought(&["on-demand m 1"], parity(), &only, true);
     assert_eq!(outcome(result), "a as on-demand, saves 0.5 up to 0.9999999999");
     // A mix of sources is not spot to spot, and needs no gate.
     let mixed = claim(&["a: spot@a 0.3, on-demand@a 2"], Requirements::default());
-    let result = bought(&["on-demand m 0.6", "spot m 0.4"], parity(), mixed, false);
+    let result = bought(&["on-demand m 0.6", "spot m 0.4"], parity(), &mixed, false);
     assert_eq!(outcome(result), "a as spot, saves 0.7 up to 0.9999999999");
 }
 
@@ -239,7 +239,8 @@ fn spot_claim(count: usize, requirements: Requirements) -> PlannedClaim {
 #[test]
 fn spot_gives_way_to_spot_only_with_a_wide_choice() {
     let check = |candidates: &[&str], count, gate, controls, expect: Result<usize, Blocked>| {
-        let result = bought(candidates, controls, spot_claim(count, Requirements::default()), gate);
+        let result =
+            bought(candidates, controls, &spot_claim(count, Requirements::default()), gate);
         let kept = result.map(|purchase| {
             let wanted = purchase.claim.requirements.get(CAPACITY_TYPE);
             assert_eq!(wanted.and_then(Requirement::only_value), Some(SPOT));
@@ -290,7 +291,7 @@ fn the_savings_example_of_the_proposal_with_numbers_that_exist() {
             controls: controls("1", "0.01"),
         }]);
         let sources: Vec<_> = sources.iter().take(number).collect();
-        let purchase = purchase(&sources, &stakes, claim.clone(), &labels(), true).unwrap();
+        let purchase = purchase(&sources, &stakes, &claim, &labels(), true).unwrap();
         (purchase.claim.instance_types.len(), purchase.promise.at_most)
     };
     assert_eq!(kept(1), (15, price("0.32")));
@@ -304,7 +305,7 @@ fn the_choice_stays_as_wide_as_the_pool_asks() {
         Requirements::new([Requirement::exists(key).with_min_values(Some(count))])
     };
     let check = |requirements, count, expect: Result<usize, &str>| {
-        let result = bought(&["spot m 1"], parity(), spot_claim(count, requirements), true);
+        let result = bought(&["spot m 1"], parity(), &spot_claim(count, requirements), true);
         let kept = result.map(|purchase| purchase.claim.instance_types.len());
         assert_eq!(kept.as_ref().map_err(Blocked::name), expect.as_ref().map_err(|name| *name));
     };
@@ -323,12 +324,12 @@ fn the_choice_stays_as_wide_as_the_pool_asks() {
         (INSTANCE_TYPE, 2, "a-1 a-2 as any, saves 0.5 up to 0.9999999999"),
         (INSTANCE_TYPE, 3, "min_values"),
     ] {
-        let result = bought(&["on-demand m 1"], parity(), narrow(at_least(key, count)), true);
+        let result = bought(&["on-demand m 1"], parity(), &narrow(at_least(key, count)), true);
         assert_eq!(outcome(result), expect, "{key} {count}");
     }
     // What the scheduler lowered for pods that wait is not lowered for pods that run.
     let relaxed = PlannedClaim { min_values_relaxed: true, ..narrow(at_least(INSTANCE_TYPE, 1)) };
-    assert_eq!(outcome(bought(&["on-demand m 1"], parity(), relaxed, true)), "min_values");
+    assert_eq!(outcome(bought(&["on-demand m 1"], parity(), &relaxed, true)), "min_values");
 }
 
 #[test]
@@ -366,7 +367,7 @@ fn several_nodes_are_not_merged_into_one_of_their_own_type() {
     // What is left has to be wide enough still.
     let wide = Requirements::new([Requirement::exists(INSTANCE_TYPE).with_min_values(Some(2))]);
     let types = claim(&["m: on-demand@a 0.5", "n: on-demand@a 0.4"], wide);
-    assert_eq!(outcome(bought(&two, parity(), types, true)), "min_values");
+    assert_eq!(outcome(bought(&two, parity(), &types, true)), "min_values");
 }
 
 #[test]
@@ -378,7 +379,7 @@ fn reserved_capacity_is_next_to_nothing() {
         ])
     };
     let check = |source: &str, types: &[&str], controls, expect: &str| {
-        let result = bought(&[source], controls, claim(types, pinned()), false);
+        let result = bought(&[source], controls, &claim(types, pinned()), false);
         assert_eq!(outcome(result), expect, "{source}");
     };
     let same_type = ["m: reserved@a 0.0000001, spot@a 0.2, on-demand@a 1"];
@@ -406,7 +407,7 @@ fn refusals_say_what_the_best_offer_was() {
             &["a: on-demand@a 0.8, on-demand@b 0.9", "b: on-demand@a 0.95"],
             Requirements::default(),
         );
-        bought(&["on-demand m 1"], controls(factor, threshold), types, true).unwrap_err()
+        bought(&["on-demand m 1"], controls(factor, threshold), &types, true).unwrap_err()
     };
     assert_eq!(
         blocked("0.85", "0"),
@@ -439,7 +440,7 @@ fn refusals_say_what_the_best_offer_was() {
 fn a_promise_is_kept_by_asking_only_for_what_keeps_it() {
     let check = |candidates: &[&str], types: &[&str], at_most: &str, expect: &str| {
         let claim = claim(types, Requirements::default());
-        let mut purchase = bought(candidates, parity(), claim, true).unwrap();
+        let mut purchase = bought(candidates, parity(), &claim, true).unwrap();
         purchase.keep_to(price(at_most), &labels());
         assert_eq!(outcome(Ok(purchase)), expect, "{types:?}");
     };
@@ -456,7 +457,7 @@ fn a_promise_is_kept_by_asking_only_for_what_keeps_it() {
     let ladder = ladder(20);
     let ladder: Vec<&str> = ladder.iter().map(String::as_str).collect();
     let claim = claim(&ladder, Requirements::default());
-    let mut purchase = bought(&["spot m 1"], parity(), claim, true).unwrap();
+    let mut purchase = bought(&["spot m 1"], parity(), &claim, true).unwrap();
     purchase.keep_to(purchase.claim.price, &labels());
     assert_eq!(purchase.claim.instance_types.len(), SPOT_FLEXIBILITY);
 }

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{NodeClaim, NodePool};
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Key, NodeClass, Objects, pods, slim};
+use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, pods, slim};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -57,10 +57,16 @@ impl Cluster {
         K::objects(self).begin_list();
     }
 
-    /// Ends a list; what was not in it is gone.
-    pub fn end_list<K: Kind>(&mut self) -> Vec<Change> {
-        let gone = K::objects(self).end_list();
-        gone.into_iter().map(|delta| self.reindexed(delta)).collect()
+    /// Ends a list; what was not in it is gone, and of what is in doubt the server has to be asked.
+    pub fn end_list<K: Kind>(&mut self) -> (Vec<Change>, Vec<Doubtful>) {
+        let (gone, doubtful) = K::objects(self).end_list();
+        (gone.into_iter().map(|delta| self.reindexed(delta)).collect(), doubtful)
+    }
+
+    /// Takes out an object that was in doubt and does not exist.
+    pub fn refute<K: Kind>(&mut self, doubtful: Doubtful) -> Option<Change> {
+        let delta = K::objects(self).refute(doubtful)?;
+        Some(self.reindexed(delta))
     }
 
     fn reindexed<K: Kind>(&mut self, delta: Delta<K>) -> Change {
@@ -76,6 +82,15 @@ macro_rules! kinds {
         pub enum Change {
             NodeClass(Delta<NodeClass>),
             $($kind(Delta<$kind>)),+
+        }
+
+        impl Cluster {
+            /// Every object there is, as if it had just come.
+            pub fn everything(&self) -> Vec<Change> {
+                let mut all: Vec<_> = self.node_classes.arrivals().map(Change::NodeClass).collect();
+                $(all.extend(self.$field.arrivals().map(Change::$kind));)+
+                all
+            }
         }
 
         $(impl Kind for $kind {
@@ -186,8 +201,32 @@ fn reindex_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
     } else {
         cluster.waiting_pods.remove(&delta.key);
     }
+    reindex_daemon_pod(cluster, delta);
     let nodes = delta.both().map(|pod| pod?.spec.as_ref()?.node_name.as_deref());
     cluster.pod_changed(&delta.key, nodes);
+}
+
+/// What a DaemonSet's pod asks for is often not what the template says: admission fills in and changes.
+fn reindex_daemon_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
+    let [before, after] = delta.both().map(|pod| {
+        let pod = pod.filter(|pod| pods::is_active(pod))?;
+        Some((pods::daemon_set_of(pod)?, pod.metadata.creation_timestamp.clone()))
+    });
+    if before == after {
+        return;
+    }
+    if let Some((set, created)) = before
+        && let Some(pods) = cluster.daemon_pods.get_mut(set)
+    {
+        pods.remove(&(created, delta.key.clone()));
+        if pods.is_empty() {
+            cluster.daemon_pods.remove(set);
+        }
+    }
+    if let Some((set, created)) = after {
+        let pods = cluster.daemon_pods.entry(set.to_owned()).or_default();
+        pods.insert((created, delta.key.clone()));
+    }
 }
 
 fn reindex_csi_node(cluster: &mut Cluster, delta: &Delta<CSINode>) {

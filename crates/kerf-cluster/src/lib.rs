@@ -37,6 +37,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{NodeClaim, NodePool};
 
 use marks::Marks;
@@ -45,7 +46,7 @@ use views::Views;
 
 pub use changes::{Change, Kind};
 pub use node_class::NodeClass;
-pub use objects::{Delta, Key, Objects};
+pub use objects::{Delta, Doubtful, Key, Objects};
 
 /// Everything the operator watches, with the look-ups its controllers need.
 #[derive(Debug, Default)]
@@ -69,6 +70,8 @@ pub struct Cluster {
     stateful_sets: Objects<StatefulSet>,
     default_spread: Vec<TopologySpreadConstraint>,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
+    /// Live pods by the uid of their DaemonSet, the newest last.
+    daemon_pods: BTreeMap<String, BTreeSet<(Option<Time>, Key)>>,
     nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     attachments_by_node: BTreeMap<String, BTreeSet<Key>>,
@@ -136,6 +139,11 @@ impl Cluster {
         keys.filter_map(|key| self.pods.get(key))
     }
 
+    fn newest_pod_of(&self, daemon_set: &DaemonSet) -> Option<&Arc<Pod>> {
+        let (_, key) = self.daemon_pods.get(daemon_set.metadata.uid.as_ref()?)?.last()?;
+        self.pods.get(key)
+    }
+
     pub fn node_of(&self, provider_id: &str) -> Result<&Arc<Node>, NoSingleMatch> {
         single(&self.nodes, &self.nodes_by_provider_id, provider_id)
     }
@@ -145,6 +153,12 @@ impl Cluster {
     }
 
     /// All nodes with this provider id: the rule is one, but clean-up must find every one.
+    /// All claims of that provider id; there should be one.
+    pub fn claims_of(&self, provider_id: &str) -> impl Iterator<Item = &Arc<NodeClaim>> {
+        let keys = self.claims_by_provider_id.get(provider_id).into_iter().flatten();
+        keys.filter_map(|key| self.claims.get(key))
+    }
+
     pub fn nodes_of(&self, provider_id: &str) -> impl Iterator<Item = &Arc<Node>> {
         let keys = self.nodes_by_provider_id.get(provider_id).into_iter().flatten();
         keys.filter_map(|key| self.nodes.get(key))

@@ -53,6 +53,13 @@ impl<K> Delta<K> {
     }
 }
 
+/// An object that is only known from a write of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubtful {
+    pub key: Key,
+    version: u64,
+}
+
 /// All objects of one kind, in the order of their keys.
 ///
 /// A watch begins with a list, and may begin anew when the server has forgotten where it was. Objects that
@@ -96,6 +103,14 @@ impl<K> Objects<K> {
         self.by_key.values().map(|(_, object)| object)
     }
 
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = Delta<K>> {
+        self.iter().map(|(key, object)| Delta {
+            key: key.clone(),
+            before: None,
+            after: Some(Arc::clone(object)),
+        })
+    }
+
     /// Whether a whole list has been seen at least once.
     pub fn listed(&self) -> bool {
         self.listed
@@ -105,13 +120,26 @@ impl<K> Objects<K> {
         self.unseen = self.by_key.keys().cloned().collect();
     }
 
-    /// Ends a list; returns the objects that were not in it. Writes of ours that are younger than the list stay.
-    pub fn end_list(&mut self) -> Vec<Delta<K>> {
+    /// Ends a list; returns the objects that were not in it. Writes of ours that are younger than anything in the list stay,
+    /// in doubt: the list may be older than they are, or they may have gone before it was made.
+    pub fn end_list(&mut self) -> (Vec<Delta<K>>, Vec<Doubtful>) {
         self.listed = true;
-        let unseen = std::mem::take(&mut self.unseen);
-        let older = |key: &Key| self.by_key.get(key).is_some_and(|(v, _)| *v <= self.watched_to);
-        let gone: Vec<_> = unseen.into_iter().filter(older).collect();
-        gone.into_iter().filter_map(|key| self.remove(key)).collect()
+        let (mut gone, mut doubtful) = (Vec::new(), Vec::new());
+        for key in std::mem::take(&mut self.unseen) {
+            match self.by_key.get(&key) {
+                Some((version, _)) if *version > self.watched_to => {
+                    doubtful.push(Doubtful { key, version: *version });
+                }
+                _ => gone.extend(self.remove(key)),
+            }
+        }
+        (gone, doubtful)
+    }
+
+    /// The object turned out not to exist. `None`: something newer has come meanwhile.
+    pub fn refute(&mut self, doubtful: Doubtful) -> Option<Delta<K>> {
+        let (version, _) = self.by_key.get(&doubtful.key)?;
+        if *version == doubtful.version { self.remove(doubtful.key) } else { None }
     }
 
     /// Takes an object from the watch. `None`: what is here is newer.
@@ -167,8 +195,9 @@ mod tests {
         }
         objects.begin_list();
         objects.apply(key("b"), 2, 2);
-        let gone: Vec<_> = objects.end_list().into_iter().map(|delta| delta.key.name).collect();
-        assert_eq!(gone, ["a", "c"]);
+        let (gone, doubtful) = objects.end_list();
+        let gone: Vec<_> = gone.into_iter().map(|delta| delta.key.name).collect();
+        assert_eq!((gone, doubtful), (vec!["a".into(), "c".into()], Vec::new()));
         assert_eq!(get(&objects, "b"), Some(2));
         assert_eq!(get(&objects, "a"), None);
     }
@@ -182,8 +211,16 @@ mod tests {
         objects.anticipate(key("b"), 2, 2);
         objects.begin_list();
         objects.apply(key("a"), 1, 1);
-        assert!(objects.end_list().is_empty());
+        let (gone, doubtful) = objects.end_list();
+        assert!(gone.is_empty());
         assert_eq!(get(&objects, "b"), Some(2));
+        let [in_doubt] = doubtful.as_slice() else { panic!("{doubtful:?}") };
+        objects.apply(key("b"), 3, 3);
+        assert!(objects.refute(in_doubt.clone()).is_none(), "the watch has brought it");
+        let mut objects = Objects::default();
+        objects.anticipate(key("b"), 2, 2);
+        assert!(objects.refute(in_doubt.clone()).is_some());
+        assert_eq!(get(&objects, "b"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kerf_api::taints;
 use kerf_model::{Effect, Taint, Toleration};
 use kube_core::ResourceExt;
@@ -52,18 +53,23 @@ pub fn is_active(pod: &Pod) -> bool {
 }
 
 pub fn is_owned_by_daemon_set(pod: &Pod) -> bool {
-    is_owned_by(pod, "apps/v1", "DaemonSet")
+    owner(pod, "apps/v1", "DaemonSet").is_some()
+}
+
+/// The uid of the DaemonSet that made the pod.
+pub(crate) fn daemon_set_of(pod: &Pod) -> Option<&str> {
+    owner(pod, "apps/v1", "DaemonSet").map(|owner| owner.uid.as_str())
 }
 
 /// A static pod: the kubelet runs it from a file, and its object is a mirror.
 pub fn is_owned_by_node(pod: &Pod) -> bool {
-    is_owned_by(pod, "v1", "Node")
+    owner(pod, "v1", "Node").is_some()
 }
 
 /// Whether the pod needs a place elsewhere when its node goes. A StatefulSet makes its next pod only when the
 /// terminating one is gone, so that one already counts.
 pub fn is_reschedulable(pod: &Pod) -> bool {
-    let next_one_is_due = is_owned_by(pod, "apps/v1", "StatefulSet") && is_terminating(pod);
+    let next_one_is_due = owner(pod, "apps/v1", "StatefulSet").is_some() && is_terminating(pod);
     (is_active(pod) || next_one_is_due) && !is_owned_by_daemon_set(pod) && !is_owned_by_node(pod)
 }
 
@@ -100,10 +106,39 @@ fn tolerates_disruption(pod: &Pod) -> bool {
         .any(|toleration| toleration.tolerates(&disrupted))
 }
 
-fn is_owned_by(pod: &Pod, api_version: &str, kind: &str) -> bool {
-    pod.owner_references()
-        .iter()
-        .any(|owner| owner.api_version == api_version && owner.kind == kind)
+/// When the pod last came, ended, or began to leave.
+pub fn last_event(pod: &Pod) -> Option<Timestamp> {
+    let bound = turned(pod, "PodScheduled", "True")
+        // Pods bound by their author have no such condition; they are on their node from the start.
+        .or(pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+    let ended = is_terminal(pod).then(|| ended(pod)).flatten();
+    // `deletionTimestamp` is when the grace period ends, not when it began.
+    let leaving = pod.metadata.deletion_timestamp.as_ref().and_then(|deleted| {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        deleted.0.checked_sub(SignedDuration::from_secs(grace)).ok()
+    });
+    [bound, ended, leaving].into_iter().flatten().max()
+}
+
+/// When the last container ended. A pod that the kubelet has evicted may have none that tells; it is no longer ready since.
+fn ended(pod: &Pod) -> Option<Timestamp> {
+    let containers = pod.status.as_ref()?.container_statuses.iter().flatten();
+    let times = containers.filter_map(|container| {
+        container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()
+    });
+    times.map(|time| time.0).chain(turned(pod, "Ready", "False")).max()
+}
+
+/// When a condition became what it is.
+fn turned(pod: &Pod, condition: &str, status: &str) -> Option<Timestamp> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let found = conditions.find(|found| found.type_ == condition && found.status == status)?;
+    found.last_transition_time.as_ref().map(|time| time.0)
+}
+
+fn owner<'a>(pod: &'a Pod, api_version: &str, kind: &str) -> Option<&'a OwnerReference> {
+    let mut owners = pod.owner_references().iter();
+    owners.find(|owner| owner.api_version == api_version && owner.kind == kind)
 }
 
 #[cfg(test)]
@@ -115,6 +150,57 @@ mod tests {
 
     fn now() -> Timestamp {
         NOW.parse().unwrap()
+    }
+
+    #[test]
+    fn the_time_of_an_event_is_read_off_the_pod() {
+        let created = json!({"creationTimestamp": "2026-01-01T00:00:00Z"});
+        let condition = |kind: &str, status: &str, minute: u8| {
+            let time = format!("2026-01-01T00:{minute:02}:00Z");
+            json!({"type": kind, "status": status, "lastTransitionTime": time})
+        };
+        let bound = condition("PodScheduled", "True", 1);
+        let ended = json!([{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:05:00Z"}}}]);
+        let leaving = json!({
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-01T00:10:30Z", "deletionGracePeriodSeconds": 30,
+        });
+        let cases = [
+            (json!({"metadata": created}), 0),
+            (json!({"metadata": created, "status": {"conditions": [bound]}}), 1),
+            (
+                json!({"metadata": created, "status": {
+                    "phase": "Succeeded", "conditions": [bound], "containerStatuses": ended,
+                }}),
+                5,
+            ),
+            // It ran and was not ready for a while, which is nothing.
+            (
+                json!({"metadata": created, "status": {
+                    "phase": "Running", "conditions": [bound, condition("Ready", "False", 6)],
+                }}),
+                1,
+            ),
+            // Evicted by the kubelet.
+            (
+                json!({"metadata": created, "status": {
+                    "phase": "Failed", "conditions": [bound, condition("Ready", "False", 6)],
+                }}),
+                6,
+            ),
+            (json!({"metadata": leaving, "status": {"conditions": [bound]}}), 10),
+        ];
+        for (value, minute) in cases {
+            let mut slim = pod(&value);
+            assert_eq!(last_event(&slim), Some(at(minute)), "{value}");
+            crate::slim::pod(&mut slim);
+            assert_eq!(last_event(&slim), Some(at(minute)), "what is kept of {value}");
+        }
+    }
+
+    fn at(minute: u8) -> Timestamp {
+        format!("2026-01-01T00:{minute:02}:00Z").parse().unwrap()
     }
 
     /// An ordinary running pod with `changes` merged in.

@@ -4,8 +4,8 @@
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
-        Container, ContainerPort, ContainerStatus, Node, Pod, PodCondition, PodSpec, PodStatus,
-        PodTemplateSpec, ReplicationController, Volume,
+        Container, ContainerPort, ContainerState, ContainerStateTerminated, ContainerStatus, Node,
+        Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec, ReplicationController, Volume,
     },
 };
 use kerf_api::annotations::DO_NOT_DISRUPT;
@@ -109,9 +109,14 @@ fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
 fn status(full: PodStatus, spec: Option<&PodSpec>) -> PodStatus {
     let containers = spec.map(|spec| spec.containers.as_slice());
     let init_containers = spec.and_then(|spec| spec.init_containers.as_deref());
+    let has_ended = matches!(full.phase.as_deref(), Some("Succeeded" | "Failed"));
     PodStatus {
         conditions: full.conditions.map(conditions),
-        container_statuses: statuses(full.container_statuses, containers),
+        container_statuses: if has_ended {
+            ends(full.container_statuses)
+        } else {
+            statuses(full.container_statuses, containers)
+        },
         init_container_statuses: statuses(full.init_container_statuses, init_containers),
         nominated_node_name: full.nominated_node_name,
         phase: full.phase,
@@ -128,6 +133,18 @@ fn conditions(mut conditions: Vec<PodCondition>) -> Vec<PodCondition> {
     }
     conditions.shrink_to_fit();
     conditions
+}
+
+/// Of a pod that has ended, only when.
+fn ends(full: Option<Vec<ContainerStatus>>) -> Option<Vec<ContainerStatus>> {
+    let ends = full?.into_iter().filter_map(|status| {
+        let terminated = status.state?.terminated?;
+        let terminated =
+            ContainerStateTerminated { finished_at: terminated.finished_at, ..Default::default() };
+        let state = ContainerState { terminated: Some(terminated), ..Default::default() };
+        Some(ContainerStatus { state: Some(state), name: status.name, ..Default::default() })
+    });
+    Some(ends.collect()).filter(|ends: &Vec<_>| !ends.is_empty())
 }
 
 /// Only of containers that were given something else than they ask for: they are being resized.
@@ -205,6 +222,7 @@ mod tests {
                     Protection::of(pod, now),
                     estate::eviction_cost(pod),
                     budgets::is_unready(pod),
+                    pods::last_event(pod),
                 )
             };
             assert_eq!(facts(&full), facts(&slim), "{case}");

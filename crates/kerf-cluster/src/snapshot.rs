@@ -46,7 +46,10 @@ impl Cluster {
         let known = view::known_labels(rules);
         let mut reader = self.pod_reader(&known);
         let nodes = self.node_views(&known, &mut reader)?;
-        let daemons = self.daemon_sets.values().map(|daemon| view::daemon_view(daemon, &known));
+        let daemons = self
+            .daemon_sets
+            .values()
+            .map(|set| view::daemon_view(set, self.newest_pod_of(set).map(Arc::as_ref), &known));
         let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;
         let volumes = self.shared_volumes(&known)?;
         let namespaces = self.shared_namespaces();
@@ -88,6 +91,7 @@ pub fn idle(pool: &NodePool) -> Option<Idle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
     use serde_json::{Value, json};
 
     #[test]
@@ -118,5 +122,66 @@ mod tests {
         check(&named, Value::Null, &json!({}), Some(Idle::NotReady(String::new())));
         let because = Idle::NotReady("NodeClassReady=False".into());
         check(&named, Value::Null, &not_ready, Some(because));
+    }
+
+    /// Admission may give the pods of a DaemonSet other requests than its template has.
+    #[test]
+    fn a_daemon_is_sized_by_its_newest_pod() {
+        let affinity = |key: &str, value: &str| {
+            let test = json!({"key": key, "operator": "In", "values": [value]});
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [test]}],
+            }}})
+        };
+        let spec = |resources: Value, affinity: Value| {
+            let container = json!({"name": "c", "image": "i", "resources": resources});
+            json!({"containers": [container], "affinity": affinity})
+        };
+        let template = spec(json!({"limits": {"cpu": "1"}}), affinity("disk", "ssd"));
+        let mut cluster = Cluster::default();
+        cluster.apply::<DaemonSet>(from(json!({
+            "metadata": {"name": "logs", "namespace": "kube-system", "uid": "logs-uid"},
+            "spec": {"selector": {}, "template": {"spec": template}},
+        })));
+        let pod = |name: &str, minute: u8, cpu: &str, owner: &str| -> Pod {
+            let resources = json!({"requests": {"cpu": cpu}});
+            from(json!({
+                "metadata": {
+                    "name": name, "namespace": "kube-system", "uid": name,
+                    "creationTimestamp": format!("2026-01-01T00:{minute:02}:00Z"),
+                    "ownerReferences": [{
+                        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": owner,
+                    }],
+                },
+                "spec": spec(resources, affinity("kubernetes.io/hostname", "its-own-node")),
+            }))
+        };
+        let check = |cluster: &Cluster, cpu: &str| {
+            let now = "2026-01-01T01:00:00Z".parse().unwrap();
+            let taken = cluster.snapshot(Vec::new(), &LabelRules::default(), now).unwrap();
+            let [daemon] = taken.snapshot.daemons.as_slice() else { panic!("one daemon") };
+            assert_eq!(daemon.requests.amount("cpu"), cpu.parse().unwrap());
+            let terms = &daemon.constraints.required_terms;
+            assert!(terms.len() == 1 && terms[0].get("disk").is_some(), "{terms:?}");
+        };
+        check(&cluster, "1");
+        cluster.apply(pod("first", 1, "2", "logs-uid"));
+        check(&cluster, "2");
+        cluster.apply(pod("third", 3, "3", "logs-uid"));
+        cluster.apply(pod("second", 2, "4", "logs-uid"));
+        cluster.apply(pod("of-another", 9, "5", "other-uid"));
+        check(&cluster, "3");
+        let mut leaving = pod("third", 3, "3", "logs-uid");
+        leaving.metadata.deletion_timestamp = leaving.metadata.creation_timestamp.clone();
+        cluster.apply(leaving);
+        check(&cluster, "4");
+        for name in ["second", "first"] {
+            cluster.delete(&pod(name, if name == "first" { 1 } else { 2 }, "0", "logs-uid"));
+        }
+        check(&cluster, "1");
+    }
+
+    fn from<K: serde::de::DeserializeOwned>(object: Value) -> K {
+        serde_json::from_value(object).unwrap()
     }
 }

@@ -132,21 +132,28 @@ fn requirement_view(requirement: &NodeSelectorRequirement, known: &KnownLabels) 
         .with_min_values(requirement.min_values)
 }
 
-/// The pod that a DaemonSet would run on a new node.
+/// The pod that a DaemonSet would run on a new node: like its newest one, since admission may have changed what the template
+/// asks for, or like the template where it has none.
 pub fn daemon_view(
     daemon_set: &DaemonSet,
+    newest: Option<&core::Pod>,
     known: &KnownLabels,
 ) -> Result<kerf_model::Pod, Unreadable> {
-    let template = daemon_set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
-    let mut pod = core::Pod {
-        metadata: template.metadata.unwrap_or_default(),
-        spec: template.spec,
-        status: None,
-    };
+    let template = daemon_set.spec.as_ref().map(|spec| &spec.template);
+    let of_template = template.and_then(|template| template.spec.as_ref());
+    let mut pod = newest.cloned().unwrap_or_else(|| {
+        let mut spec = of_template.cloned();
+        spec.iter_mut().for_each(with_limits_as_requests);
+        let metadata = template.and_then(|template| template.metadata.clone());
+        core::Pod { metadata: metadata.unwrap_or_default(), spec, status: None }
+    });
     pod.metadata.name = Some(daemon_set.name_any());
     pod.metadata.namespace = daemon_set.namespace();
     if let Some(spec) = &mut pod.spec {
-        with_limits_as_requests(spec);
+        // The controller has pinned the pod to its node; the template says where others may run.
+        spec.node_name = None;
+        let node_affinity = |spec: &core::PodSpec| spec.affinity.as_ref()?.node_affinity.clone();
+        spec.affinity.get_or_insert_default().node_affinity = of_template.and_then(node_affinity);
     }
     Ok(kerf_model::Pod::from_api(&pod, known)?)
 }

@@ -15,6 +15,7 @@ use crate::{
     error::{Result, Tried, is_not_found},
     index::Index,
     metrics::{Cause, ControllerMetrics, state::Prices},
+    provisioning::Promises,
     settings::Settings,
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) index: Index,
     pub(crate) prices: Prices,
+    pub(crate) promises: Promises,
     /// Claims that may or may not have been created.
     pub(crate) unsettled: Queue<String>,
 }

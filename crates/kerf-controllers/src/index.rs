@@ -2,14 +2,17 @@
 
 use std::{
     fmt,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use kerf_api::NodePool;
-use kerf_cluster::{Change, Cluster, Kind};
+use kerf_cluster::{Change, Cluster, Doubtful, Kind};
 use kube::Api;
 use kube_runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
@@ -26,6 +29,7 @@ pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
 pub(crate) struct Index {
     cluster: RwLock<Cluster>,
     triggers: Vec<Trigger>,
+    leads: AtomicBool,
     changes: watch::Sender<u64>,
 }
 
@@ -33,7 +37,22 @@ impl Index {
     pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings) -> Self {
         let mut cluster = Cluster::default();
         cluster.spread_by_default(settings.default_spread.clone());
-        Self { cluster: RwLock::new(cluster), triggers, changes: watch::Sender::new(0) }
+        Self {
+            cluster: RwLock::new(cluster),
+            triggers,
+            leads: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// From now on the controllers are told of changes, beginning with all there is. Before, nobody would empty their queues,
+    /// and those of a replica that stands by for weeks would hold every name there ever was.
+    pub(crate) fn lead(&self) {
+        let cluster = self.write();
+        self.leads.store(true, Ordering::Relaxed);
+        for change in cluster.everything() {
+            self.tell(&change, &cluster);
+        }
     }
 
     /// Read quickly and never across an await: the watches write here.
@@ -91,7 +110,7 @@ impl Index {
         W: kube::Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
         K: Kind,
     {
-        let mut events = watcher::watcher(api, watcher::Config::default()).boxed();
+        let mut events = watcher::watcher(api.clone(), watcher::Config::default()).boxed();
         let mut retry = RETRY_FIRST;
         loop {
             let event = tokio::select! {
@@ -102,7 +121,9 @@ impl Index {
             match event {
                 Ok(Some(event)) => {
                     retry = RETRY_FIRST;
-                    self.take_in(event, &convert);
+                    for doubtful in self.take_in(event, &convert) {
+                        self.settle(&api, &convert, doubtful).await;
+                    }
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -118,7 +139,26 @@ impl Index {
         }
     }
 
-    fn take_in<W, K: Kind>(&self, event: Event<W>, convert: &impl Fn(W) -> K) {
+    /// Asks for an object that a new list did not have and that we have written since. Only what has no namespace is written
+    /// here.
+    async fn settle<W, K: Kind>(
+        &self,
+        api: &Api<W>,
+        convert: &(impl Fn(W) -> K + Send),
+        doubtful: Doubtful,
+    ) where
+        W: Clone + DeserializeOwned + fmt::Debug,
+    {
+        match api.get_opt(&doubtful.key.name).await {
+            Ok(Some(object)) => self.anticipate(convert(object)),
+            Ok(None) => self.alter(|cluster| cluster.refute::<K>(doubtful)),
+            // A reconcile of it will find out.
+            Err(error) => warn!(%error, name = %doubtful.key, "cannot tell whether it exists"),
+        }
+    }
+
+    /// Returns what is in doubt afterwards.
+    fn take_in<W, K: Kind>(&self, event: Event<W>, convert: &impl Fn(W) -> K) -> Vec<Doubtful> {
         let mut cluster = self.write();
         match event {
             Event::Init => cluster.begin_list::<K>(),
@@ -134,17 +174,20 @@ impl Index {
                 }
             }
             Event::InitDone => {
-                for change in cluster.end_list::<K>() {
+                let (gone, doubtful) = cluster.end_list::<K>();
+                for change in gone {
                     self.tell(&change, &cluster);
                 }
+                return doubtful;
             }
         }
+        Vec::new()
     }
 
     fn tell(&self, change: &Change, cluster: &Cluster) {
         self.changes.send_modify(|changes| *changes += 1);
-        for trigger in &self.triggers {
-            trigger(change, cluster);
+        if self.leads.load(Ordering::Relaxed) {
+            self.triggers.iter().for_each(|trigger| trigger(change, cluster));
         }
     }
 

@@ -44,7 +44,7 @@ use crate::{
     },
     pod_events::PodEvents,
     pool::{Pools, registration_health::RegistrationHealth},
-    provisioning::{self, Batcher},
+    provisioning::{self, Batcher, Promises},
     repair::Repair,
     settings::Settings,
     static_capacity::StaticCapacity,
@@ -109,6 +109,7 @@ pub async fn run(
         recorder,
         metrics,
         prices: Prices::default(),
+        promises: Promises::default(),
         unsettled,
     });
     if context.settings.observability {
@@ -126,6 +127,8 @@ pub async fn run(
     parts.until(stop.clone(), elected).await?;
     if !stop.is_cancelled() {
         info!("starting controllers");
+        // What is there already is no transition.
+        context.index.lead();
         transitions.lead();
         for (name, start) in controllers.into_tasks() {
             parts.start(name, start(Arc::clone(&context), stop.clone()));

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kerf_api::NodeClaim;
-use kerf_cluster::{Change, Cluster, pods};
+use kerf_cluster::{Change, Cluster, Delta, pods};
 use kerf_runtime::{Clock, Lock, Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
 
@@ -39,9 +39,12 @@ impl PodEvents {
 }
 
 impl Reconciler for PodEvents {
-    const WORKERS: Workers = Workers::new("nodeclaim.podevents", 10);
+    const WORKERS: Workers = Workers::new("nodeclaim.podevents", 10).up_to(1000);
 
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        if let Change::NodeClaim(Delta { key, after: None, .. }) = change {
+            self.vanished.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.name);
+        }
         let Change::Pod(delta) = change else { return };
         let Some(pod) = delta.either().filter(|pod| !pods::is_owned_by_daemon_set(pod)) else {
             return;
@@ -57,15 +60,12 @@ impl Reconciler for PodEvents {
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
         let vanished =
             self.vanished.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
-        let Some(claim) = context.managed_claim(name) else {
-            self.vanished.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-            return Ok(Outcome::Done);
-        };
+        let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
         let seen = {
             let cluster = context.index.read();
             let node = claim.status.as_ref().map_or("", |status| &status.node_name);
             let on_node = cluster.pods_on(node).filter(|pod| !pods::is_owned_by_daemon_set(pod));
-            on_node.filter_map(|pod| last_event(pod)).chain(vanished).max()
+            on_node.filter_map(|pod| pods::last_event(pod)).chain(vanished).max()
         };
         let stored = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref());
         let stored = stored.map(|time| time.0);
@@ -111,34 +111,6 @@ fn next(stored: Option<Timestamp>, seen: Option<Timestamp>, now: Timestamp) -> N
     }
 }
 
-/// When the pod last came, ended, or began to leave.
-fn last_event(pod: &Pod) -> Option<Timestamp> {
-    let status = pod.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-    let bound = conditions
-        .into_iter()
-        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "True")
-        .find_map(|condition| condition.last_transition_time.as_ref())
-        // Pods bound by their author have no such condition; they are on their node from the start.
-        .or(pod.metadata.creation_timestamp.as_ref())
-        .map(|time| time.0);
-    let ended = pods::is_terminal(pod).then(|| finished(pod)).flatten();
-    // `deletionTimestamp` is when the grace period ends, not when it began.
-    let leaving = pod.metadata.deletion_timestamp.as_ref().and_then(|deleted| {
-        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        deleted.0.checked_sub(SignedDuration::from_secs(grace)).ok()
-    });
-    [bound, ended, leaving].into_iter().flatten().max()
-}
-
-fn finished(pod: &Pod) -> Option<Timestamp> {
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?.iter();
-    let ended = containers.filter_map(|container| {
-        container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()
-    });
-    ended.map(|time| time.0).max()
-}
-
 fn claim_of(cluster: &Cluster, pod: &Pod) -> Option<String> {
     let node = cluster.nodes().named(pods::node_name(pod)?)?;
     let provider_id = node.spec.as_ref()?.provider_id.as_deref()?;
@@ -148,35 +120,9 @@ fn claim_of(cluster: &Cluster, pod: &Pod) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
     fn at(time: &str) -> Timestamp {
         format!("2026-01-01T{time}Z").parse().unwrap()
-    }
-
-    #[test]
-    fn the_time_of_an_event_is_read_off_the_pod() {
-        let pod = |changes: Value| -> Pod { serde_json::from_value(changes).unwrap() };
-        let created = json!({"creationTimestamp": "2026-01-01T00:00:00Z"});
-        let bound = json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}]});
-        let ended = json!({
-            "phase": "Succeeded", "conditions": bound["conditions"],
-            "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-                "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:05:00Z"}}}],
-        });
-        let leaving = json!({
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "deletionTimestamp": "2026-01-01T00:10:30Z", "deletionGracePeriodSeconds": 30,
-        });
-        let cases = [
-            (json!({"metadata": created}), "00:00:00"),
-            (json!({"metadata": created, "status": bound}), "00:01:00"),
-            (json!({"metadata": created, "status": ended}), "00:05:00"),
-            (json!({"metadata": leaving, "status": bound}), "00:10:00"),
-        ];
-        for (value, expected) in cases {
-            assert_eq!(last_event(&pod(value.clone())), Some(at(expected)), "{value}");
-        }
     }
 
     #[test]

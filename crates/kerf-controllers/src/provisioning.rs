@@ -2,22 +2,20 @@
 
 mod batcher;
 mod claims;
+mod promises;
 mod snapshot;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Display,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use kerf_api::{
     NodeClaim, NodePool,
     conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
-    taints,
+    labels, taints,
 };
-use kerf_cluster::{Change, Key, pods, snapshot::Taken, validation::InvalidPod, view::Unreadable};
+use kerf_cluster::{
+    Change, Cluster, Key, pods, snapshot::Taken, validation::InvalidPod, view::Unreadable,
+};
 use kerf_model::Resources;
 use kerf_runtime::{
     compute,
@@ -35,6 +33,7 @@ use crate::{
 };
 
 pub(crate) use batcher::Batcher;
+pub(crate) use promises::Promises;
 pub(crate) use snapshot::all_pools;
 
 /// How often pods that need a place are looked at when nothing happens.
@@ -66,7 +65,6 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change) {
 
 pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
     let batching = context.settings.batching;
-    let mut promises = Promises::default();
     let mut patience = None;
     loop {
         // A batch that meets an unsynced index waits for it; it is never dropped.
@@ -79,7 +77,7 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
             () = stop.cancelled() => return,
             () = batch => {}
         }
-        let pass = provision(&context, &mut promises);
+        let pass = provision(&context);
         let provisioned = context.metrics.work.pass("provisioner", pass).await;
         let pods_wait = provisioned.unwrap_or_else(|error| {
             error!(controller = "provisioner", %error, "provisioning failed");
@@ -89,8 +87,7 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
     }
 }
 
-/// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice. A claim
-/// whose launch has failed and is tried again keeps nobody waiting: see [`Promises`].
+/// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice.
 async fn launched(context: &Context) {
     let mut poll = tokio::time::interval(Duration::from_millis(100));
     while !is_synced(context) {
@@ -98,10 +95,21 @@ async fn launched(context: &Context) {
     }
 }
 
-/// Whether every claim has its instance, or has failed to get one.
+/// Whether every claim has its instance. One whose launch has failed and is tried again keeps nobody waiting, unless
+/// nobody knows any more whom it is for.
 pub(crate) fn is_synced(context: &Context) -> bool {
-    let is_awaited = |claim: &Arc<NodeClaim>| is_unlaunched(context, claim) && !has_failed(claim);
-    !context.index.read().claims().values().any(is_awaited)
+    let cluster = context.index.read();
+    !cluster.claims().values().any(|claim| {
+        let is_for_known =
+            || context.promises.knows(&claim.name_any()) || is_static(&cluster, claim);
+        is_unlaunched(context, claim) && !(has_failed(claim) && is_for_known())
+    })
+}
+
+/// Whether the claim is for no pods in particular.
+fn is_static(cluster: &Cluster, claim: &NodeClaim) -> bool {
+    let pool = claim.labels().get(labels::NODE_POOL);
+    pool.and_then(|pool| cluster.pools().named(pool)).is_some_and(|pool| pool.is_static())
 }
 
 pub(crate) fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
@@ -114,30 +122,10 @@ fn has_failed(claim: &NodeClaim) -> bool {
     claim.condition(LAUNCHED).is_some_and(|launched| launched.reason != AWAITING_RECONCILIATION)
 }
 
-/// The pods that claims were created for. While such a claim has no instance there is nothing that its pods could be
-/// planned on, and they must not get a second one.
-#[derive(Debug, Default)]
-struct Promises(BTreeMap<String, Vec<Key>>);
-
-impl Promises {
-    fn make(&mut self, claim: String, planned: &PlannedClaim) {
-        self.0.insert(claim, planned.pods.iter().map(|pod| key(pod)).collect());
-    }
-
-    /// Forgets claims that are launched or gone; the pods of the others.
-    fn outstanding(&mut self, context: &Context) -> BTreeSet<Key> {
-        let cluster = context.index.read();
-        self.0.retain(|claim, _| {
-            cluster.claims().named(claim).is_some_and(|claim| is_unlaunched(context, claim))
-        });
-        self.0.values().flatten().cloned().collect()
-    }
-}
-
 /// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at
 /// again until it runs, because a claim may come to nothing, and prices, limits and instance types change without an event.
-async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
-    let elsewhere = promises.outstanding(context);
+async fn provision(context: &Context) -> Result<bool> {
+    let elsewhere = context.promises.outstanding(context);
     let Taken { snapshot, left_out } = snapshot::take(context, &elsewhere).await?;
     publish_invalid(context, &left_out);
     if snapshot.pods.is_empty() {
@@ -156,13 +144,10 @@ async fn provision(context: &Context, promises: &mut Promises) -> Result<bool> {
     let mut created = stream::iter(creating).buffered(CREATED_AT_ONCE);
     let mut planned = plan.claims.iter();
     while let (Some(created), Some(planned)) = (created.next().await, planned.next()) {
-        match created {
-            Ok(claim) => promises.make(claim, planned),
-            // One claim that cannot be created does not keep the others from it.
-            Err(error) => {
-                let pool = &planned.pool.name;
-                error!(controller = "provisioner", pool, %error, "claim was not created");
-            }
+        // One claim that cannot be created does not keep the others from it.
+        if let Err(error) = created {
+            let pool = &planned.pool.name;
+            error!(controller = "provisioner", pool, %error, "claim was not created");
         }
     }
     Ok(true)
@@ -179,12 +164,11 @@ fn note_decisions(context: &Context, plan: &Plan) {
     }
 }
 
-/// Creates the claim; returns its name.
-async fn create(context: &Context, planned: &PlannedClaim) -> Result<String> {
+async fn create(context: &Context, planned: &PlannedClaim) -> Result<()> {
     let (permit, claim) = prepare(context, planned)?;
     let name = permit.create(claim, "provisioned").await?.name_any();
-    publish_planned(context, planned, &name);
-    Ok(name)
+    promise(context, planned, &name);
+    Ok(())
 }
 
 /// The plan kept the limits as it saw them; the pool may have got less since, or more nodes from elsewhere.
@@ -219,8 +203,9 @@ pub(crate) fn prepare<'a>(
     Ok((permit, claim))
 }
 
-/// Tells pods of the claim that was created for them.
-pub(crate) fn publish_planned(context: &Context, planned: &PlannedClaim, claim: &str) {
+/// Remembers whom a claim was created for, and tells them.
+pub(crate) fn promise(context: &Context, planned: &PlannedClaim, claim: &str) {
+    context.promises.make(claim.to_owned(), planned.pods.iter().map(|pod| key(pod)).collect());
     for pod in &planned.pods {
         nominate(context, pod, &format!("nodeclaim/{claim}"));
     }
@@ -246,7 +231,8 @@ pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
 }
 
 fn publish_failures(context: &Context, plan: &Plan) {
-    for failure in &plan.failures {
+    // Those that wait for a reservation get their answer in the next plan.
+    for failure in plan.failures.iter().filter(|failure| !failure.refusal.is_deferral()) {
         tell_failed(context, &key(&failure.pod), &failure.refusal);
     }
 }

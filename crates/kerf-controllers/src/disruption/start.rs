@@ -113,7 +113,7 @@ async fn launch(
         record.write(&mut claim);
         let name = permit.create(claim, &reason).await?.name_any();
         if let Replacement::Planned(planned) = replacement {
-            provisioning::publish_planned(context, planned, &name);
+            provisioning::promise(context, planned, &name);
         }
         created.push(name);
     }

@@ -9,13 +9,15 @@ use kerf_cluster::{
     view,
 };
 use kerf_model::{
-    KnownLabels, MAX_INSTANCE_TYPES, MinValuesPolicy, Pod, Pool, snapshot::NothingToLaunch,
+    KnownLabels, MAX_INSTANCE_TYPES, MinValuesPolicy, Pod, Pool, Quantity, Resources,
+    labels::INSTANCE_TYPE, resources::NODES, snapshot::NothingToLaunch,
 };
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
 use tracing::{error, info};
 
+use super::is_unlaunched;
 use crate::{context::Context, error::Result, settings::Settings};
 
 /// The cluster as it stands, without the pods that were promised a place.
@@ -95,20 +97,40 @@ async fn with_instance_types(
 ) -> Option<Arc<Pool>> {
     let name = pool.name_any();
     let types = context.provider.instance_types(pool).await;
-    let types = types.map_or_else(
-        |error| {
+    let types = match types {
+        Ok(types) => {
+            context.prices.remember(&name, &types);
+            types.to_vec()
+        }
+        Err(error) => {
             error!(pool = name, %error, "the instance types of the nodepool are unknown");
             Vec::new()
-        },
-        |types| types.to_vec(),
-    );
-    context.prices.remember(&name, &types);
+        }
+    };
     match view::pool_view(pool, types, known) {
-        Ok(pool) => Some(Arc::new(pool)),
+        Ok(mut pool) => {
+            charge_unlaunched(context, &mut pool);
+            Some(Arc::new(pool))
+        }
         Err(error) => {
             error!(pool = name, %error, "skipping nodepool");
             None
         }
+    }
+}
+
+/// Claims whose launch is tried again are not among the nodes of a plan, but the room that they may come to take is gone: as
+/// much as the largest type that they allow has.
+fn charge_unlaunched(context: &Context, pool: &mut Pool) {
+    let cluster = context.index.read();
+    for claim in cluster.claims_in(&pool.name).filter(|claim| is_unlaunched(context, claim)) {
+        let allowed = view::requirements(&claim.spec.requirements, &context.known_labels());
+        let allowed = allowed.get(INSTANCE_TYPE);
+        let types = pool.instance_types.iter();
+        let types = types.filter(|one| allowed.is_none_or(|allowed| allowed.has(one.name())));
+        let one_node = Resources::new().with(NODES, Quantity::from_units(1));
+        let largest = types.fold(one_node, |largest, one| largest.max(one.capacity()));
+        pool.limits = pool.limits.minus(&largest);
     }
 }
 

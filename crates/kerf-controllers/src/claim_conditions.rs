@@ -25,7 +25,7 @@ pub(crate) struct ClaimConditions {
 }
 
 impl Reconciler for ClaimConditions {
-    const WORKERS: Workers = Workers::new("nodeclaim.disruption", 10);
+    const WORKERS: Workers = Workers::new("nodeclaim.disruption", 10).up_to(1000);
 
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
         match change {
@@ -63,13 +63,15 @@ impl Reconciler for ClaimConditions {
             return Ok(Outcome::Done);
         }
         let mut changed = NodeClaim::clone(&claim);
-        let drift = drift::reason(context, &self.checked_types, &claim, &pool).await?;
+        let drift = drift::reason(context, &self.checked_types, &claim, &pool).await;
         let mut conditions = changed.condition_set(context.now());
         match &drift {
-            Some(reason) => {
+            Ok(Some(reason)) => {
                 conditions.set_true_because(DRIFTED, reason, reason);
             }
-            None => clear(&mut conditions, DRIFTED),
+            Ok(None) => clear(&mut conditions, DRIFTED),
+            // A cloud that does not answer leaves drift as it was; the rest below needs no cloud.
+            Err(_) => {}
         }
         let mut again = LOOK_AGAIN;
         // A static pool keeps its nodes whatever runs on them.
@@ -88,7 +90,7 @@ impl Reconciler for ClaimConditions {
             }
         }
         context.write_status(&claim, changed).await?;
-        Ok(Outcome::After(again))
+        drift.map(|_| Outcome::After(again))
     }
 }
 

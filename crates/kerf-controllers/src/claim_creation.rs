@@ -43,7 +43,7 @@ enum Fate {
     Absent,
     /// It may exist, or come to.
     Unknown,
-    Created,
+    Exists,
 }
 
 impl<'a> Permit<'a> {
@@ -59,7 +59,9 @@ impl<'a> Permit<'a> {
         self.fate = Fate::Unknown;
         let created = context.claims().create(&PostParams::default(), &claim).await;
         self.fate = match &created {
-            Ok(_) => Fate::Created,
+            Ok(_) => Fate::Exists,
+            // Nobody else uses the name: a request that was sent twice on the way, and arrived twice.
+            Err(kube::Error::Api(status)) if status.code == 409 => Fate::Exists,
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Fate::Absent,
             Err(_) => Fate::Unknown,
         };
@@ -79,7 +81,7 @@ impl Drop for Permit<'_> {
         match self.fate {
             Fate::Absent => self.context.index.release(&self.name),
             // The index need not have it yet: see `Objects::anticipate`.
-            Fate::Created => self.context.unsettled.add(self.name.clone()),
+            Fate::Exists => self.context.unsettled.add(self.name.clone()),
             Fate::Unknown => {
                 warn!(claim = self.name, pool = self.pool, "creation of nodeclaim had no answer");
                 self.context.unsettled.add_after(self.name.clone(), CERTAIN_AFTER);

@@ -25,7 +25,7 @@ const LEAST_SHARE: f64 = 0.9;
 pub(crate) struct Consistency;
 
 impl Reconciler for Consistency {
-    const WORKERS: Workers = Workers::new("nodeclaim.consistency", 10);
+    const WORKERS: Workers = Workers::new("nodeclaim.consistency", 10).up_to(1000);
 
     /// A claim is looked at when it is initialised and then at its own pace: machines do not shrink.
     fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {

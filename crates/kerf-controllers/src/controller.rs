@@ -29,11 +29,11 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Outcome>> + Send;
 }
 
-/// Adds the claim behind a node that changed.
+/// Adds the claim behind a node that changed; of several that share it, all.
 pub(crate) fn add_claim_of(delta: &Delta<Node>, cluster: &Cluster, queue: &Queue<String>) {
     let node = delta.either().and_then(|node| node.spec.as_ref());
     let provider_id = node.and_then(|spec| spec.provider_id.as_deref());
-    if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
+    for claim in cluster.claims_of(provider_id.unwrap_or_default()) {
         queue.add(claim.name_any());
     }
 }
@@ -63,7 +63,8 @@ impl Controllers {
             let reconcile = |name: String| async move {
                 unless_outdated(reconciler.reconcile(context, &name).await)
             };
-            work.run(R::WORKERS, &context.metrics.work, stop, reconcile).await;
+            let workers = context.settings.cpu.scaled(R::WORKERS);
+            work.run(workers, &context.metrics.work, stop, reconcile).await;
         });
         queue
     }

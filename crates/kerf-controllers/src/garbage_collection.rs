@@ -45,13 +45,15 @@ async fn collect(context: &Context) -> Result<()> {
         .filter(|instance| !instance.terminating)
         .map(|instance| instance.provider_id.as_str())
         .collect();
+    // One that cannot be taken away does not keep the others.
+    let mut result = Ok(());
     for claim in before.iter().filter(|claim| context.manages(&claim.spec.node_class_ref)) {
         if is_without_instance(claim, &running) && !node_is_ready(context, claim) {
             warn!(claim = claim.name_any(), "deleting nodeclaim, its instance is gone");
-            context.disrupt(claim, Cause::GarbageCollected).await?;
+            result = result.and(context.disrupt(claim, Cause::GarbageCollected).await);
         }
     }
-    terminate_orphans(context, &instances).await
+    result.and(terminate_orphans(context, &instances).await)
 }
 
 /// Unregistered claims are left alone: they time out by themselves, and an instance may be slow to show in the list.
@@ -90,6 +92,7 @@ async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<
     let listed = context.claims().list(&ListParams::default()).await;
     let listed = listed.tried(|| "listing NodeClaims".into())?;
     let listed = listed.items.iter().filter_map(ResourceExt::uid).collect();
+    let mut result = Ok(());
     for orphan in without(&listed) {
         let provider_id = &orphan.provider_id;
         warn!(provider_id, "terminating instance, its nodeclaim is gone");
@@ -99,11 +102,11 @@ async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<
             Ok(()) | Err(ProviderError::NotFound(_)) => {}
             Err(source) => {
                 let what = format!("terminating the instance {provider_id}");
-                return Err(Error::Provider { what, source });
+                result = result.and(Err(Error::Provider { what, source }));
             }
         }
     }
-    Ok(())
+    result
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Hydration;
 
 impl Reconciler for Hydration {
-    const WORKERS: Workers = Workers::new("nodeclaim.hydration", 1000);
+    const WORKERS: Workers = Workers::new("nodeclaim.hydration", 1000).up_to(5000);
 
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
         match change {

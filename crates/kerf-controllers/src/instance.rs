@@ -16,7 +16,7 @@ use crate::{
 pub(crate) enum Ending {
     /// Ask again later.
     UnderWay,
-    /// Nothing of it is left; the claim says that it was asked to go.
+    /// Nothing of it is left; the claim says that it was asked to go, if there was one.
     Over(Box<NodeClaim>),
 }
 
@@ -30,6 +30,10 @@ pub(crate) async fn terminate(context: &Context, claim: &NodeClaim) -> Result<En
             return Err(Error::Provider { what, source });
         }
     };
+    // Of a claim that never had an instance there is nothing to tell.
+    if gone && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty()) {
+        return Ok(Ending::Over(Box::new(claim.clone())));
+    }
     let mut changed = claim.clone();
     changed.condition_set(context.now()).set_true(INSTANCE_TERMINATING);
     let claim = context.write_status(claim, changed).await?;

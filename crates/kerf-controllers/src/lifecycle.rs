@@ -46,6 +46,7 @@ pub(crate) struct Lifecycle {
 
 impl Reconciler for Lifecycle {
     const WORKERS: Workers = Workers::new("nodeclaim.lifecycle", 1000)
+        .up_to(5000)
         .backoff(Duration::from_secs(1), Duration::from_mins(1))
         .bucket(10, 100);
 

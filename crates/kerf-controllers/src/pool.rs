@@ -31,7 +31,7 @@ pub(crate) struct Pools {
 }
 
 impl Reconciler for Pools {
-    const WORKERS: Workers = Workers::new("nodepool", 10);
+    const WORKERS: Workers = Workers::new("nodepool", 10).up_to(1000);
 
     /// A pool is looked at when it changes, when its NodeClass does, and when it gains or loses a node.
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {

@@ -31,7 +31,7 @@ const BLOCKED_FOR: Duration = Duration::from_mins(5);
 pub(crate) struct Repair;
 
 impl Reconciler for Repair {
-    const WORKERS: Workers = Workers::new("node.health", 10);
+    const WORKERS: Workers = Workers::new("node.health", 10).up_to(1000);
 
     fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
         let Change::Node(delta) = change else { return };
@@ -49,7 +49,9 @@ impl Reconciler for Repair {
             let cluster = context.index.read();
             let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };
             let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-            let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()).cloned() else {
+            let claim = cluster.claim_of(provider_id.unwrap_or_default()).cloned();
+            let Some(claim) = claim.ok().filter(|it| context.manages(&it.spec.node_class_ref))
+            else {
                 return Ok(Outcome::Done);
             };
             let crowd = Crowd::around(&claim, &cluster, policies);
@@ -69,11 +71,12 @@ impl Reconciler for Repair {
             context.recorder.record(notice.repeat_after(Duration::from_mins(15)));
             return Ok(Outcome::After(BLOCKED_FOR));
         }
+        // Also where it is on its way out: a drain that waits for a budget waits for ever on a node that does not answer.
+        end_patience(context, &claim, now).await?;
         if claim.metadata.deletion_timestamp.is_some() {
             return Ok(Outcome::Done);
         }
         info!(node = name, condition = policy.condition, "deleting nodeclaim of unhealthy node");
-        end_patience(context, &claim, now).await?;
         context.disrupt(&claim, Cause::Unhealthy).await?;
         context.metrics.unhealthy_disrupted(policy.condition, &claim);
         Ok(Outcome::Done)

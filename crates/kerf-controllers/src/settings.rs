@@ -4,7 +4,7 @@ use std::{num::NonZero, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use kerf_model::MinValuesPolicy;
-use kerf_runtime::{Bucket, logging::Logging};
+use kerf_runtime::{Bucket, Workers, logging::Logging};
 pub use kerf_scheduler::PreferencePolicy;
 
 mod gates;
@@ -115,6 +115,11 @@ impl Millicores {
     pub fn new(millicores: i64) -> Self {
         let positive = u32::try_from(millicores.max(0)).unwrap_or(u32::MAX);
         Self(NonZero::new(positive).unwrap_or(Self::ONE_CORE))
+    }
+
+    /// As many workers as suit this much CPU.
+    pub(crate) fn scaled(self, workers: Workers) -> Workers {
+        Workers { concurrency: self.workers(workers.concurrency, workers.most), ..workers }
     }
 
     /// How many reconciles to run at once: `min` on one core, `max` on sixty, in proportion between.

@@ -43,6 +43,7 @@ pub(crate) struct Termination {
 
 impl Reconciler for Termination {
     const WORKERS: Workers = Workers::new("node.termination", 100)
+        .up_to(5000)
         .backoff(Duration::from_millis(100), Duration::from_secs(10))
         .bucket(10, 100);
 
@@ -100,7 +101,7 @@ impl Reconciler for Termination {
                 Ending::Over(_) => release(context, &node).await,
             };
         }
-        if waiting > 0 {
+        if waiting > 0 || !volumes::are_detached(context, &node) {
             return Ok(Outcome::After(LOOK_AGAIN));
         }
         release(context, &node).await

@@ -31,7 +31,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
 use launches::Launches;
@@ -97,9 +97,16 @@ impl KwokProvider {
         for claim in claims.items.iter().filter(|claim| is_waiting_for_its_node(claim)) {
             let name = instance::node_name(claim);
             if self.find(&name).await?.is_none() {
-                let (node, delay) = self.design(claim).await?;
-                self.launches.start(self.nodes(), node, delay);
-                resumed += 1;
+                match self.design(claim).await {
+                    Ok((node, delay)) => {
+                        self.launches.start(self.nodes(), node, delay);
+                        resumed += 1;
+                    }
+                    // It will time out; the others need not.
+                    Err(error) => {
+                        warn!(claim = claim.name_any(), %error, "launch cannot be taken up again");
+                    }
+                }
             }
         }
         Ok(resumed)

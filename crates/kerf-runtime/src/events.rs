@@ -96,8 +96,7 @@ impl Notice {
 pub struct Recorder {
     clock: Clock,
     component: &'static str,
-    /// When each notice may be repeated.
-    quiet_until: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    said: Arc<Mutex<Said>>,
     sparingly: Arc<Mutex<Tokens>>,
     outbox: mpsc::Sender<Event>,
 }
@@ -116,7 +115,7 @@ impl Recorder {
 
     fn with_outbox(clock: Clock, component: &'static str, outbox: mpsc::Sender<Event>) -> Self {
         let sparingly = Arc::new(Mutex::new(Tokens::full(SPARINGLY)));
-        Self { clock, component, quiet_until: Arc::default(), sparingly, outbox }
+        Self { clock, component, said: Arc::default(), sparingly, outbox }
     }
 
     pub fn record(&self, notice: Notice) {
@@ -140,16 +139,35 @@ impl Recorder {
             return true;
         }
         let key = format!("{}-{}", notice.reason.to_lowercase(), notice.same_if.join("-"));
-        let mut quiet_until = self.quiet_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if quiet_until.get(&key).is_some_and(|until| now < *until) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.quiet_until.get(&key).is_some_and(|until| now < *until) {
             return false;
         }
-        quiet_until.retain(|_, until| now < *until);
+        said.forget_the_old(now);
         let window = SignedDuration::try_from(notice.repeat_after).unwrap_or(SignedDuration::MAX);
-        quiet_until.insert(key, now.checked_add(window).unwrap_or(Timestamp::MAX));
+        said.quiet_until.insert(key, now.checked_add(window).unwrap_or(Timestamp::MAX));
         true
     }
 }
+
+/// When each notice may be repeated.
+#[derive(Debug, Default)]
+struct Said {
+    quiet_until: BTreeMap<String, Timestamp>,
+    next_sweep: Timestamp,
+}
+
+impl Said {
+    /// Now and then: with tens of thousands of pods, going through all for each of them takes minutes.
+    fn forget_the_old(&mut self, now: Timestamp) {
+        if now >= self.next_sweep {
+            self.quiet_until.retain(|_, until| now < *until);
+            self.next_sweep = now.checked_add(SWEEP_EVERY).unwrap_or(Timestamp::MAX);
+        }
+    }
+}
+
+const SWEEP_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
 fn event(notice: Notice, component: &str, now: Timestamp) -> Event {
     let name = notice.about.name.as_deref().unwrap_or_default();

@@ -39,6 +39,8 @@ pub enum Outcome {
 pub struct Workers {
     pub controller: &'static str,
     pub concurrency: usize,
+    /// On the largest machine.
+    pub most: usize,
     pub backoff: Backoff,
     /// Limits retries over all keys together; without it only the keys' own backoff counts.
     pub bucket: Option<Bucket>,
@@ -46,7 +48,11 @@ pub struct Workers {
 
 impl Workers {
     pub const fn new(controller: &'static str, concurrency: usize) -> Self {
-        Self { controller, concurrency, backoff: Backoff::DEFAULT, bucket: None }
+        Self { controller, concurrency, most: concurrency, backoff: Backoff::DEFAULT, bucket: None }
+    }
+
+    pub const fn up_to(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     pub const fn backoff(self, first: Duration, most: Duration) -> Self {

@@ -37,6 +37,7 @@ pub(crate) struct Execution {
 
 impl Reconciler for Execution {
     const WORKERS: Workers = Workers::new("disruption.queue", 100)
+        .up_to(1000)
         .backoff(Duration::from_secs(1), Duration::from_secs(10))
         .bucket(100, 1000);
 

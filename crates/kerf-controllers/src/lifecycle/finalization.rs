@@ -39,8 +39,9 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
         Ending::UnderWay => return Ok(Outcome::After(ASK_AGAIN)),
         Ending::Over(claim) => claim,
     };
-    let asked = claim.condition(INSTANCE_TERMINATING).map(|one| one.last_transition_time.0);
-    context.metrics.instance_gone(&claim, asked.and_then(|asked| context.passed_since(asked)));
+    if let Some(asked) = claim.condition(INSTANCE_TERMINATING) {
+        context.metrics.instance_gone(&claim, context.passed_since(asked.last_transition_time.0));
+    }
     release(context, &claim).await
 }
 

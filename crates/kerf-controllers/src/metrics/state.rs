@@ -164,7 +164,7 @@ fn gauges(context: &Context) -> Gauges {
         if !context.manages(&claim.spec.node_class_ref) {
             continue;
         }
-        if provisioning::is_unlaunched(context, claim) {
+        if !synced && provisioning::is_unlaunched(context, claim) {
             unsynced = unsynced.max(age(claim.meta().creation_timestamp.as_ref(), now));
         }
         conditions_of("nodeclaim", &**claim, &class_labels, now, &mut gauges);

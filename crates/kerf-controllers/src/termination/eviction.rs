@@ -27,6 +27,7 @@ use crate::{
 };
 
 const WORKERS: Workers = Workers::new("eviction-queue", 100)
+    .up_to(5000)
     .backoff(Duration::from_millis(100), Duration::from_secs(10))
     .bucket(100, 1000);
 
@@ -79,13 +80,18 @@ impl Evictions {
         let (evictions, context) = (&self, &context);
         evictions
             .queue
-            .run(WORKERS, &context.metrics.work, stop, |id| async move {
-                let outcome = evictions.end(context, &id).await?;
-                if outcome == Outcome::Done {
-                    evictions.lock().remove(&id);
-                }
-                Ok::<_, crate::error::Error>(outcome)
-            })
+            .run(
+                context.settings.cpu.scaled(WORKERS),
+                &context.metrics.work,
+                stop,
+                |id| async move {
+                    let outcome = evictions.end(context, &id).await?;
+                    if outcome == Outcome::Done {
+                        evictions.lock().remove(&id);
+                    }
+                    Ok::<_, crate::error::Error>(outcome)
+                },
+            )
             .await;
     }
 

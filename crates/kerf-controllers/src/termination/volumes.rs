@@ -54,6 +54,12 @@ pub(super) async fn detached(
     Ok(wait != Wait::GoesOn)
 }
 
+/// The same for a node that no claim stands for, which has no deadline either.
+pub(super) fn are_detached(context: &Context, node: &Node) -> bool {
+    let now = context.now();
+    context.index.read().attachments_to_await(&node.name_any(), now).is_empty()
+}
+
 fn wait(attached: usize, deadline: Option<Timestamp>, now: Timestamp) -> Wait {
     if attached == 0 {
         Wait::Over

@@ -160,6 +160,7 @@ macro_rules! stories {
                     the_arrival_of_a_pod_is_noted_on_its_claim;
                 virtual_time(defaults):
                     pods_that_come_and_go_restart_the_wait,
+                    a_pod_that_ends_restarts_the_wait,
                     a_claim_whose_instance_vanished_is_collected,
                     a_node_that_is_smaller_than_promised_is_reported;
             }
@@ -179,6 +180,8 @@ macro_rules! stories {
             repair at repair {
                 virtual_time(repairing):
                     an_unwell_node_is_replaced_after_ten_minutes,
+                    an_unwell_node_whose_drain_hangs_is_replaced,
+                    an_unwell_node_of_another_provider_is_left_alone,
                     too_many_unwell_nodes_are_left_alone;
             }
             emptiness at disruption::emptiness {

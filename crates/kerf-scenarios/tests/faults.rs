@@ -18,6 +18,8 @@ stories! { Settings::default();
     an_offering_that_is_sold_out_is_passed_over,
     a_cloud_that_is_sold_out_is_tried_again,
     a_launch_that_is_refused_is_tried_again,
+    pods_of_a_refused_launch_get_no_second_one_from_the_next_operator,
+    a_refused_launch_counts_under_the_limits,
     a_launch_whose_answer_is_lost_is_not_launched_twice,
     a_slow_launch_is_waited_for,
     an_instance_that_never_registers_is_replaced_and_terminated,

@@ -7,6 +7,7 @@ use kerf_api::{
     NodeClaim,
     conditions::{CONSOLIDATABLE, Conditioned, DRIFTED},
 };
+use kerf_testbed::actors::RUNS_FOR;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -74,6 +75,27 @@ pub async fn pods_that_come_and_go_restart_the_wait(world: World) {
     world.until("it is again", condition(&claim, CONSOLIDATABLE, "True")).await;
     world.delete(&pod).await;
     world.until("and a pod that goes counts too", without(&claim, CONSOLIDATABLE)).await;
+}
+
+pub async fn a_pod_that_ends_restarts_the_wait(world: World) {
+    let after = json!({"disruption": {"consolidateAfter": "10m"}});
+    with_pool(&world, &untouched(after)).await;
+    let mut short = build::pod("a", &json!({"restartPolicy": "Never"}));
+    short.annotations_mut().insert(RUNS_FOR.into(), "30m".into());
+    let pod = world.create(short).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.pass(Duration::from_mins(11)).await;
+    world.until("it is consolidatable", condition(&claim, CONSOLIDATABLE, "True")).await;
+    world
+        .until("the pod has ended", async |world: &World| {
+            let pod = world.get(&pod).await.ok_or("it is gone")?;
+            let phase = pod.status.and_then(|status| status.phase);
+            if phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{phase:?}")) }
+        })
+        .await;
+    world.until("it is not any more", without(&claim, CONSOLIDATABLE)).await;
+    world.pass(Duration::from_mins(11)).await;
+    world.until("it is again", condition(&claim, CONSOLIDATABLE, "True")).await;
 }
 
 pub async fn a_claim_expires_when_its_time_has_come(world: World) {

@@ -49,15 +49,45 @@ pub async fn a_launch_that_is_refused_is_tried_again(world: World) {
     with_pool(&world, &json!({})).await;
     world.cloud().on_next(3, CloudFault::LaunchRefused);
     world.create(build::pod("a", &json!({}))).await;
-    let refused = world
-        .until("the claim says why it is not launched", async |world: &World| {
-            let claim = world.only::<NodeClaim>().await?;
-            let launched = claim.condition("Launched").ok_or("no condition")?;
-            if launched.reason == "LaunchRefused" { Ok(claim) } else { Err("not refused".into()) }
-        })
-        .await;
+    let refused = world.until("the claim says why it is not launched", is_refused).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     assert_eq!(claim.uid(), refused.uid(), "the same claim is launched");
+}
+
+/// Whom a claim is for is known only to the operator that created it.
+pub async fn pods_of_a_refused_launch_get_no_second_one_from_the_next_operator(mut world: World) {
+    with_pool(&world, &json!({})).await;
+    world.cloud().on_next(12, CloudFault::LaunchRefused);
+    world.create(build::pod("a", &json!({}))).await;
+    let refused = world.until("the launch is refused", is_refused).await;
+    world.kill_operator();
+    world.start_operator().await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    assert_eq!(claim.uid(), refused.uid(), "the same claim is launched");
+}
+
+/// What is not launched yet has no size, but it will have one.
+pub async fn a_refused_launch_counts_under_the_limits(world: World) {
+    with_pool(&world, &json!({"limits": {"cpu": "2"}})).await;
+    world.cloud().on_next(6, CloudFault::LaunchRefused);
+    world.create(build::pod("a", &json!({}))).await;
+    let refused = world.until("the launch is refused", is_refused).await;
+    let second = world.create(build::pod("b", &json!({}))).await;
+    let why = world
+        .until("the second pod is told", async |world: &World| {
+            super::told(world, "FailedScheduling", &second).await
+        })
+        .await;
+    assert!(why.contains("limit"), "{why}");
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    assert_eq!(claim.uid(), refused.uid(), "the only claim is launched");
+}
+
+async fn is_refused(world: &World) -> Result<NodeClaim, String> {
+    let claim = world.only::<NodeClaim>().await?;
+    let launched = claim.condition("Launched").ok_or("no condition")?;
+    if launched.reason == "LaunchRefused" { Ok(claim) } else { Err("not refused".into()) }
 }
 
 pub async fn a_launch_whose_answer_is_lost_is_not_launched_twice(world: World) {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, annotations::DO_NOT_DISRUPT};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{all_run, told, with_pool};
+use super::{all_run, launching::gone, one_ready_node, told, with_pool};
 use crate::{Stage, World, build};
 
 pub async fn an_unwell_node_is_replaced_after_ten_minutes(world: World) {
@@ -24,6 +24,42 @@ pub async fn an_unwell_node_is_replaced_after_ten_minutes(world: World) {
     let counted = "karpenter_nodeclaims_unhealthy_disrupted_total{condition=\"ready\"";
     let metrics = world.metrics();
     assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+}
+
+/// A pod that must not be disturbed holds the drain, and then its machine dies.
+pub async fn an_unwell_node_whose_drain_hangs_is_replaced(world: World) {
+    with_pool(&world, &json!({})).await;
+    let stays = json!({"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]});
+    let mut pod = build::pod("a", &stays);
+    pod.annotations_mut().insert(DO_NOT_DISRUPT.into(), "true".into());
+    world.create(pod).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.delete(&claim).await;
+    world.pass(Duration::from_mins(5)).await;
+    assert!(world.get(&claim).await.is_some(), "the pod is not respected");
+    kill(&world, &[node]);
+    world.until("the claim is gone", gone(&claim)).await;
+}
+
+pub async fn an_unwell_node_of_another_provider_is_left_alone(world: World) {
+    with_pool(&world, &json!({})).await;
+    let class = json!({"nodeClassRef": {"group": "example.com", "kind": "Other", "name": "o"}});
+    let claim = world.create(build::claim("foreign", &class)).await;
+    world.patch_status(&claim, json!({"status": {"providerID": "other://1"}})).await;
+    let node = world.create(build::object::<Node>(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "foreign", "labels": claim.labels()},
+        "spec": {"providerID": "other://1"},
+    })));
+    let unwell = json!({
+        "type": "Ready", "status": "False", "reason": "Dead", "message": "",
+        "lastHeartbeatTime": world.now(), "lastTransitionTime": world.now(),
+    });
+    world.patch_status(&node.await, json!({"status": {"conditions": [unwell]}})).await;
+    world.pass(Duration::from_mins(30)).await;
+    let claim = world.get(&claim).await.unwrap_or_else(|| panic!("it is gone"));
+    assert!(claim.metadata.deletion_timestamp.is_none() && claim.annotations().is_empty());
 }
 
 pub async fn too_many_unwell_nodes_are_left_alone(world: World) {

@@ -94,8 +94,11 @@ fn scheduling(arguments: &Comparing) -> Result<()> {
 }
 
 fn problems(quick: bool) -> Vec<Problem> {
-    let sizes: &[usize] =
-        if quick { &[100, 500] } else { &[500, 1000, 2000, 5000, 10_000, 20_000] };
+    let sizes: &[usize] = if quick {
+        &[100, 500]
+    } else {
+        &[1, 50, 100, 500, 1000, 1500, 2000, 5000, 10_000, 20_000]
+    };
     let mut problems: Vec<_> = sizes.iter().map(|count| Problem::diverse(*count)).collect();
     let (generic, preferring, existing) =
         if quick { (500, 200, (100, 100)) } else { (5000, 4000, (1000, 5000)) };

@@ -1,6 +1,9 @@
 //! Claims of this run, in the order in which they are offered pods.
 
+use std::hash::{Hash, Hasher};
+
 use kerf_model::pod::HostPort;
+use rustc_hash::FxHasher;
 
 use crate::algebra::{SetId, id};
 use crate::bits::Bits;
@@ -21,6 +24,8 @@ pub(crate) enum Ties {
     Oldest,
     FewestCores,
     LeastMemory,
+    /// By lot, the same for the same number.
+    Drawn(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +83,11 @@ impl Claims {
             Ties::Oldest => 0,
             Ties::FewestCores => claim.requests[CPU_LANE],
             Ties::LeastMemory => claim.requests[MEMORY_LANE],
+            Ties::Drawn(number) => {
+                let mut hasher = FxHasher::default();
+                (number, index).hash(&mut hasher);
+                hasher.finish().cast_signed()
+            }
         };
         (claim.pods.len(), tie, index)
     }

@@ -39,11 +39,15 @@ pub fn schedule(snapshot: &Snapshot, options: &Options) -> Plan {
 
 /// Up to this many pods, making a few more plans takes milliseconds.
 const FEW_PODS: usize = 2_000;
+/// How many pods to place over all plans, where these are more than three.
+const PODS_IN_ALL: usize = 1_600;
+/// More plans than this hardly ever find anything cheaper.
+const MOST_PLANS: usize = 16;
 
 /// The cheapest of a few plans that differ in which of equal claims gets a pod first.
 ///
-/// No such choice is the best for all inputs, so they are tried out where that is quick. Beyond [`FEW_PODS`] it is
-/// [`schedule`].
+/// No such choice is the best for all inputs, so they are tried out where that is quick, and the more the fewer pods there
+/// are. Beyond [`FEW_PODS`] it is [`schedule`].
 pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
     if snapshot.pods.len() > FEW_PODS {
         return schedule(snapshot, options);
@@ -55,7 +59,13 @@ pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
     if first.claims.len() < 2 {
         return first;
     }
+    let others = [Ties::FewestCores, Ties::LeastMemory].into_iter();
+    let others = others.chain((0..).map(Ties::Drawn)).take(plans_for(snapshot.pods.len()) - 1);
     let rank = |plan: &Plan| (plan.failures.len(), plan.price(), plan.claims.len());
-    let others = [Ties::FewestCores, Ties::LeastMemory].map(plan);
-    others.into_iter().fold(first, |best, plan| if rank(&plan) < rank(&best) { plan } else { best })
+    others.map(plan).fold(first, |best, plan| if rank(&plan) < rank(&best) { plan } else { best })
+}
+
+/// Luck matters most where there are few claims, and there more plans take no longer than a few do for many.
+fn plans_for(pods: usize) -> usize {
+    (PODS_IN_ALL / pods.max(1)).clamp(3, MOST_PLANS)
 }

@@ -23,9 +23,11 @@ use workloads::{Workload, Workloads};
 
 mod defaults;
 mod fields;
+mod times;
 mod workloads;
 
 pub use fields::trim;
+pub use times::newest;
 pub use workloads::Expanded;
 
 /// Collects objects. A later one takes the place of an earlier one of the same kind and name.
@@ -34,6 +36,7 @@ pub struct Loader {
     cluster: Cluster,
     workloads: Workloads,
     passed_over: BTreeMap<String, usize>,
+    newest: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -63,6 +66,16 @@ pub enum LoadError {
 impl Loader {
     /// Takes in one object, or a list of them as `kubectl get -o json` prints it.
     pub fn add(&mut self, document: Value) -> Result<(), LoadError> {
+        self.newest = self.newest.max(newest(&document));
+        self.take_in(document)
+    }
+
+    /// The last time that what was added knows of; nothing for manifests, which know of none.
+    pub fn newest(&self) -> Option<Timestamp> {
+        self.newest
+    }
+
+    fn take_in(&mut self, document: Value) -> Result<(), LoadError> {
         let text = |field: &str| document.get(field).and_then(Value::as_str).map(str::to_owned);
         let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
             return Err(LoadError::NotAnObject);
@@ -105,7 +118,7 @@ impl Loader {
                 object.entry("kind").or_insert_with(|| of.into());
             }
             let at = |source| LoadError::Item { item: index + 1, source: Box::new(source) };
-            self.add(item).map_err(at)?;
+            self.take_in(item).map_err(at)?;
         }
         Ok(())
     }

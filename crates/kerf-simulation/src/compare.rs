@@ -88,9 +88,10 @@ pub fn compare(
         policy.settings(&scenario.operator).map_err(|source| PlayError::of(policy, source))?;
     }
     let seeds = seeds.max(1);
-    let scenarios: Vec<Scenario> = (0..u64::from(seeds))
-        .map(|further| Scenario { seed: scenario.seed + further, ..scenario.clone() })
-        .collect();
+    let last = last_seed(scenario.seed, seeds)
+        .ok_or(PlayError::TooFewSeeds { first: scenario.seed, seeds })?;
+    let scenarios: Vec<Scenario> =
+        (scenario.seed..=last).map(|seed| Scenario { seed, ..scenario.clone() }).collect();
     let pairs: Vec<_> = runs
         .iter()
         .flat_map(|policy| scenarios.iter().map(move |scenario| (scenario, policy)))
@@ -119,7 +120,8 @@ impl Comparison {
     /// The length in words.
     pub fn shown_length(&self) -> String {
         let hours = format!("{:.2}", self.hours);
-        format!("{} hours", hours.trim_end_matches('0').trim_end_matches('.'))
+        let hours = hours.trim_end_matches('0').trim_end_matches('.');
+        if hours == "1" { "1 hour".to_owned() } else { format!("{hours} hours") }
     }
 
     /// The seeds in words.
@@ -127,9 +129,14 @@ impl Comparison {
         if self.seeds == 1 {
             return format!("seed {}", self.seed);
         }
-        let last = self.seed + u64::from(self.seeds) - 1;
+        let last = last_seed(self.seed, self.seeds).unwrap_or(u64::MAX);
         format!("means of {} seeds ({} to {last})", self.seeds, self.seed)
     }
+}
+
+/// `None` if there are not so many from there on.
+fn last_seed(first: u64, seeds: u32) -> Option<u64> {
+    first.checked_add(u64::from(seeds).saturating_sub(1))
 }
 
 impl Recording {

@@ -57,6 +57,8 @@ pub struct Node {
     pub pods: usize,
     /// Why it is to go.
     pub reason: Option<String>,
+    /// Whether it is counted as part of a cascade.
+    cascades: bool,
     place: Place,
 }
 
@@ -173,7 +175,8 @@ impl Ledger {
         self.pass(now);
         for change in changes {
             match change.resource() {
-                "nodeclaims" => self.see_claim(change, market),
+                "nodeclaims" if change.is_gone() => self.claim_is_gone(change.key()),
+                "nodeclaims" => self.see_claim(change.key(), change.object(), market),
                 "pods" => self.see_pod(change),
                 _ => self.see_event(change),
             }
@@ -217,12 +220,7 @@ impl Ledger {
         self.decisions.push(Decision { at, kind, text });
     }
 
-    fn see_claim(&mut self, change: &Observation, market: &Market) {
-        let (key, claim) = (change.key(), change.object());
-        if change.is_gone() {
-            self.claim_is_gone(key);
-            return;
-        }
+    fn see_claim(&mut self, key: &str, claim: &Value, market: &Market) {
         if !self.nodes.contains_key(key) {
             if text(claim, "/status/providerID").is_empty() {
                 return;
@@ -241,28 +239,38 @@ impl Ledger {
         if node.state == State::Starting && condition(claim, conditions::INITIALIZED).is_some() {
             node.state = State::Ready;
         }
-        let reason = condition(claim, conditions::DISRUPTION_REASON);
         let leaves = !text(claim, "/metadata/deletionTimestamp").is_empty();
-        let first_told = node.reason.is_none() && (reason.is_some() || leaves);
-        if first_told {
-            let reason = reason.unwrap_or("deleted").to_owned();
-            let told = format!(
-                "{key} ({}, {} per hour, {} pod{}) goes: {reason}",
-                node.place.instance_type,
-                dollars(node.price),
-                node.pods,
-                if node.pods == 1 { "" } else { "s" },
-            );
-            let at = self.counted_until;
-            let age = at.as_millisecond() - node.launched.as_millisecond();
-            let cascades = reason == DisruptionReason::Underutilized.as_str() && age <= CASCADE_MS;
-            self.totals.reconsolidated += u64::from(cascades);
-            node.reason = Some(reason);
-            self.decisions.push(Decision { at, kind: DecisionKind::Remove, text: told });
-        }
         if leaves {
             node.state = State::Leaving;
         }
+        let known = node.reason.as_deref();
+        let deleted = leaves.then(|| known.unwrap_or("deleted"));
+        let reason = condition(claim, conditions::DISRUPTION_REASON).or(deleted);
+        if reason != known {
+            let reason = reason.map(str::to_owned);
+            self.fate_changes(key, reason);
+        }
+    }
+
+    /// A node is to go for a reason, or is not to go after all.
+    fn fate_changes(&mut self, key: &str, reason: Option<String>) {
+        let Some(node) = self.nodes.get_mut(key) else { return };
+        let age = self.counted_until.as_millisecond() - node.launched.as_millisecond();
+        let underutilized = reason.as_deref() == Some(DisruptionReason::Underutilized.as_str());
+        let before = std::mem::replace(&mut node.cascades, underutilized && age <= CASCADE_MS);
+        let counted = &mut self.totals.reconsolidated;
+        *counted = counted.saturating_sub(before.into()) + u64::from(node.cascades);
+        let (kind, told) = match &reason {
+            Some(reason) => {
+                let (price, pods) = (dollars(node.price), node.pods);
+                let pods = format!("{pods} pod{}", if pods == 1 { "" } else { "s" });
+                let what = format!("{}, {price} per hour, {pods}", node.place.instance_type);
+                (DecisionKind::Remove, format!("{key} ({what}) goes: {reason}"))
+            }
+            None => (DecisionKind::Refuse, format!("{key} stays after all")),
+        };
+        node.reason = reason;
+        self.tell(self.counted_until, kind, told);
     }
 
     fn launch(&mut self, key: &str, claim: &Value, market: &Market) {
@@ -296,6 +304,7 @@ impl Ledger {
             requested: Resources::new(),
             pods: 0,
             reason: None,
+            cascades: false,
             place,
         };
         self.nodes.insert(key.to_owned(), node);
@@ -401,4 +410,57 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     let found = conditions.iter().find(|one| one["type"] == kind && one["status"] == "True")?;
     found["reason"].as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use kerf_testbed::Random;
+    use serde_json::json;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_second(minute * 60).unwrap()
+    }
+
+    /// What the ledger says after a claim, launched at 0, was seen like this at these minutes and was gone after that.
+    fn ledger(seen: &[(i64, Option<&str>)]) -> Ledger {
+        let yaml = "length: 1h\npools: [{name: p}]\nworkloads: []\n";
+        let scenario = Scenario::from_yaml(yaml, "x.yaml").unwrap();
+        let market = Market::open(&scenario, Random::seeded(1)).unwrap();
+        let mut ledger = Ledger::open(at(0), "test");
+        for (minute, reason) in seen {
+            ledger.pass(at(*minute));
+            let condition = reason.map(
+                |reason| json!({"type": "DisruptionReason", "status": "True", "reason": reason}),
+            );
+            let conditions: Vec<_> = condition.into_iter().collect();
+            let claim = json!({
+                "metadata": {"creationTimestamp": at(0).to_string()},
+                "status": {"providerID": "i", "conditions": conditions},
+            });
+            ledger.see_claim("c", &claim, &market);
+        }
+        ledger.claim_is_gone("c");
+        ledger
+    }
+
+    #[test]
+    fn a_node_goes_for_the_last_reason_that_was_given() {
+        let (worth_less, empty) = (Some("Underutilized"), Some("Empty"));
+        for (seen, reason, reconsolidated) in [
+            (&[(0, None)][..], "deleted", 0),
+            (&[(0, None), (5, worth_less), (6, worth_less)], "Underutilized", 1),
+            (&[(0, None), (11, worth_less)], "Underutilized", 0),
+            (&[(0, None), (5, worth_less), (6, None), (30, empty)], "Empty", 0),
+            (&[(0, None), (5, worth_less), (6, None), (7, worth_less)], "Underutilized", 1),
+        ] {
+            let ledger = ledger(seen);
+            let removals = BTreeMap::from([(reason.to_owned(), 1)]);
+            assert_eq!(ledger.totals().removals, removals, "{seen:?}");
+            assert_eq!(ledger.totals().reconsolidated, reconsolidated, "{seen:?}");
+        }
+        let ledger = ledger(&[(0, None), (5, worth_less), (6, None)]);
+        assert_eq!(ledger.decisions().last().unwrap().text, "c stays after all");
+    }
 }

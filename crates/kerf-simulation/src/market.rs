@@ -122,7 +122,7 @@ impl Market {
     pub(crate) fn move_to(&mut self, now: Duration) {
         for (index, movement) in self.movements.iter().enumerate() {
             let Some(wander) = &movement.wander else { continue };
-            if !now.as_secs().is_multiple_of(wander.every.as_duration().as_secs()) {
+            if !now.as_nanos().is_multiple_of(wander.every.as_duration().as_nanos()) {
                 continue;
             }
             let most = millionths(wander.percent / 100.0);
@@ -295,5 +295,18 @@ mod tests {
             assert_eq!(price(&market, "on-demand"), "0.1");
         }
         assert!(seen.len() > 10, "prices moved");
+    }
+    #[test]
+    fn prices_move_as_often_as_is_said() {
+        let mut market = market("[{capacityType: spot, wander: {percent: 9, every: 15500ms}}]");
+        let times = market.changes(Duration::from_hours(1));
+        assert_eq!(times.len(), 232);
+        let told = times.iter().map(|at| {
+            let before = price(&market, "spot");
+            market.move_to(*at);
+            price(&market, "spot") != before
+        });
+        // Some stay where they are, at the end of their range.
+        assert!(told.filter(|moved| *moved).count() > 200);
     }
 }

@@ -85,6 +85,17 @@ pub(crate) fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
     })
 }
 
+/// An edit of a pool while it lives. What the policy says about pools it does not touch.
+pub(crate) fn pool_change(name: &str, spec: &Map<String, Value>, policy: &Policy) -> Value {
+    let mut spec = spec.clone();
+    if let Some(Value::Object(disruption)) = spec.get_mut("disruption") {
+        disruption.retain(|field, _| !policy.disruption.contains_key(field));
+    }
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec,
+    })
+}
+
 pub(crate) fn node_class_ref() -> Value {
     json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": NODE_CLASS})
 }
@@ -115,14 +126,90 @@ fn pod_template(workload: &Workload) -> Value {
     json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec})
 }
 
-/// Objects are merged, everything else is replaced.
+/// Objects are merged, `null` removes, and everything else replaces what was there.
 pub(crate) fn merge(into: &mut Value, changes: &Value) {
-    match (into, changes) {
-        (Value::Object(into), Value::Object(changes)) => {
-            for (field, change) in changes {
-                merge(into.entry(field).or_insert(Value::Null), change);
-            }
+    let Value::Object(changes) = changes else {
+        *into = changes.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    let Value::Object(into) = into else { return };
+    for (field, change) in changes {
+        if change.is_null() {
+            into.remove(field);
+        } else {
+            merge(into.entry(field).or_insert(Value::Null), change);
         }
-        (into, change) => *into = change.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::BASELINE;
+
+    fn disruption(policy: &Policy) -> Value {
+        let written = json!({"disruption": {
+            "consolidateAfter": "1m", "consolidationPolicy": "Balanced", "consolidationSavingsThreshold": 0.02,
+        }});
+        let spec = written.as_object().unwrap().clone();
+        let entry = PoolEntry { name: "p".into(), spec, changes: Vec::new() };
+        node_pool(&entry, policy)["spec"]["disruption"].clone()
+    }
+
+    fn policy(name: &str) -> Policy {
+        Policy::named(&[name.to_owned()], &[]).unwrap().remove(0)
+    }
+
+    #[test]
+    fn built_in_policies_overrule_what_pools_say() {
+        for (name, kind) in [
+            (BASELINE, "WhenEmpty"),
+            ("parity", "WhenEmptyOrUnderutilized"),
+            ("savings-threshold", "WhenEmptyOrUnderutilized"),
+            ("kerf-defaults", "WhenEmptyOrUnderutilized"),
+        ] {
+            let expected = json!({"consolidateAfter": "1m", "consolidationPolicy": kind});
+            assert_eq!(disruption(&policy(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn own_policies_change_only_what_they_name() {
+        let swept = |base: &str, text: &str| policy(base).sweep(text).unwrap().remove(0);
+        let own = Policy { name: "own".into(), ..Policy::default() };
+        let as_is = json!({
+            "consolidateAfter": "1m", "consolidationPolicy": "Balanced", "consolidationSavingsThreshold": 0.02,
+        });
+        let left_to_the_operator =
+            json!({"consolidateAfter": "1m", "consolidationPolicy": "Balanced"});
+        for (policy, expected) in [
+            (own, as_is.clone()),
+            (policy("as-is"), as_is.clone()),
+            (swept("as-is", "consolidation-grace-period=1h"), as_is),
+            (swept("as-is", "consolidation-savings-threshold=1"), left_to_the_operator),
+            (
+                swept("parity", "consolidationSavingsThreshold=0.5"),
+                json!({
+                    "consolidateAfter": "1m", "consolidationPolicy": "WhenEmptyOrUnderutilized",
+                    "consolidationSavingsThreshold": 0.5,
+                }),
+            ),
+        ] {
+            assert_eq!(disruption(&policy), expected, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_a_pool_leaves_the_policy_in_force() {
+        let spec = json!({
+            "disruption": {"consolidationSavingsThreshold": 1, "consolidateAfter": "5m"}, "weight": 3,
+        });
+        let spec = spec.as_object().unwrap();
+        let kept = json!({"disruption": {"consolidateAfter": "5m"}, "weight": 3});
+        assert_eq!(pool_change("p", spec, &policy("parity"))["spec"], kept);
+        assert_eq!(pool_change("p", spec, &policy("as-is"))["spec"], json!(spec));
     }
 }

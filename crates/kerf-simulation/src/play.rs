@@ -8,7 +8,6 @@ use kerf_testbed::{
     actors::{self, Actors, KubeletSettings},
 };
 use kube::ResourceExt;
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
@@ -32,6 +31,7 @@ pub struct Play {
     market: Market,
     operator: OperatorHandle,
     scenario: Scenario,
+    policy: Policy,
     /// What is still to happen, by its time after the beginning.
     script: VecDeque<(Duration, Happening)>,
     beginning: Instant,
@@ -60,6 +60,8 @@ pub enum PlayError {
          say what yours are called and cost with --instance-types-file-path"
     )]
     UnknownInstanceType { node: String, instance_type: String, zone: String, capacity_type: String },
+    #[error("there are not {seeds} seeds from {first} on; give a smaller --seed, or fewer --seeds")]
+    TooFewSeeds { first: u64, seeds: u32 },
     #[error("the API server refuses {what} under policy {policy}: {problem}")]
     Refused { what: String, policy: String, problem: String },
     #[error("the operator ended under policy {policy}: {problem}")]
@@ -134,6 +136,7 @@ impl Play {
             market,
             operator,
             scenario: scenario.clone(),
+            policy: policy.clone(),
             script,
             beginning: Instant::now(),
             _actors: actors,
@@ -201,10 +204,7 @@ impl Play {
             Happening::PoolChanges { pool, change } => {
                 let pool = &self.scenario.pools[pool];
                 let change = &pool.changes[change];
-                let patch = json!({
-                    "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-                    "metadata": {"name": pool.name}, "spec": change.spec,
-                });
+                let patch = objects::pool_change(&pool.name, &change.spec, &self.policy);
                 let what = format!("the change of pool {} at {}", pool.name, change.at);
                 self.writer.change(&patch, &what).await?;
                 let told = format!("pool {} is changed: {}", pool.name, change.note);

@@ -23,7 +23,7 @@ pub struct Policy {
     /// Settings by the names of the operator's flags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operator: BTreeMap<String, Value>,
-    /// Merged into `spec.disruption` of each pool.
+    /// Merged into `spec.disruption` of each pool; `null` removes a field, so that the operator's flag counts.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub disruption: Map<String, Value>,
 }
@@ -32,6 +32,8 @@ pub struct Policy {
 pub const BASELINE: &str = "when-empty";
 /// The policy of an operator to which nobody said anything.
 pub const DEFAULTS: &str = "kerf-defaults";
+/// The policy that leaves the pools as they are.
+pub(crate) const AS_IS: &str = "as-is";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
@@ -75,19 +77,26 @@ const FLAGS: [&str; 9] = [
     PREFERENCES,
     MIN_VALUES,
 ];
-const FIELDS: [&str; 6] = [
-    "consolidationPolicy",
-    "consolidateAfter",
-    "consolidationUtilizationThreshold",
-    "consolidationPriceImprovementFactor",
-    "consolidationSavingsThreshold",
-    "consolidationGracePeriod",
+const POLICY_FIELD: &str = "consolidationPolicy";
+/// The flag of each control, and the field by which a pool overrules it.
+const CONTROLS: [(&str, &str); 4] = [
+    (UTILIZATION, "consolidationUtilizationThreshold"),
+    (PRICE_FACTOR, "consolidationPriceImprovementFactor"),
+    (SAVINGS, "consolidationSavingsThreshold"),
+    (GRACE, "consolidationGracePeriod"),
 ];
+const FIELDS: [&str; 6] =
+    [POLICY_FIELD, "consolidateAfter", CONTROLS[0].1, CONTROLS[1].1, CONTROLS[2].1, CONTROLS[3].1];
 
 impl Policy {
     /// The policies that are always there. Each control stands alone on top of upstream's behaviour, so that what it does
-    /// can be told from what the others do.
+    /// can be told from what the others do. But for `as-is` they remove the controls that pools bring: a pool overrules the
+    /// operator, and every policy would come to the same.
     pub fn built_in() -> Vec<Self> {
+        let of_pools = |policy: &str| -> Map<String, Value> {
+            let controls = CONTROLS.iter().map(|(_, field)| ((*field).to_owned(), Value::Null));
+            controls.chain([(POLICY_FIELD.to_owned(), policy.into())]).collect()
+        };
         let parity = [(UTILIZATION, json!(1.0)), (SAVINGS, json!(0))];
         let with = |name: &str, description: &str, flags: &[(&str, Value)], policy: &str| Self {
             name: name.to_owned(),
@@ -97,7 +106,7 @@ impl Policy {
                 .chain(flags)
                 .map(|(k, v)| ((*k).to_owned(), v.clone()))
                 .collect(),
-            disruption: Map::from_iter([("consolidationPolicy".to_owned(), policy.into())]),
+            disruption: of_pools(policy),
         };
         let plain = "WhenEmptyOrUnderutilized";
         vec![
@@ -132,7 +141,7 @@ impl Policy {
                 name: DEFAULTS.to_owned(),
                 description: "utilization threshold 0.75 and savings threshold 0.01".to_owned(),
                 operator: BTreeMap::new(),
-                disruption: Map::from_iter([("consolidationPolicy".to_owned(), plain.into())]),
+                disruption: of_pools(plain),
             },
             with(
                 "all-controls",
@@ -145,7 +154,19 @@ impl Policy {
                 ],
                 plain,
             ),
+            Self {
+                name: AS_IS.to_owned(),
+                description: "what the pools themselves say".to_owned(),
+                ..Self::default()
+            },
         ]
+    }
+
+    /// Whether `as-is` would differ from the defaults for a pool with this spec.
+    pub(crate) fn is_said_by(pool: &Map<String, Value>) -> bool {
+        let disruption = pool.get("disruption").and_then(Value::as_object);
+        let says = |field: &str| disruption.is_some_and(|all| all.contains_key(field));
+        says(POLICY_FIELD) || CONTROLS.iter().any(|(_, field)| says(field))
     }
 
     /// Policies that a file lists under `policies`.
@@ -162,13 +183,15 @@ impl Policy {
         Ok(policies)
     }
 
-    /// The policies of these names, from the given ones or else the built-in ones; `all` are the built-in ones.
+    /// The policies of these names, from the given ones or else the built-in ones. `all` are all of them, but `as-is` only
+    /// where it is among the given ones.
     pub fn named(names: &[String], own: &[Self]) -> Result<Vec<Self>, PolicyError> {
         let built_in = Self::built_in();
         let mut found: Vec<Self> = Vec::new();
         for name in names {
             if name == "all" {
-                found.extend(own.iter().chain(&built_in).cloned());
+                let built_in = built_in.iter().filter(|policy| policy.name != AS_IS);
+                found.extend(own.iter().chain(built_in).cloned());
                 continue;
             }
             let policy = own.iter().chain(&built_in).find(|policy| policy.name == *name);
@@ -205,6 +228,10 @@ impl Policy {
             policy.description = format!("{}, with {name} {text}", self.name);
             if is_flag {
                 policy.operator.insert(name.to_owned(), value);
+                // What the pools say about it would hide what is swept.
+                let control = CONTROLS.iter().find(|(flag, _)| *flag == name);
+                let field = control.map(|(_, field)| ((*field).to_owned(), Value::Null));
+                policy.disruption.extend(field);
             } else {
                 policy.disruption.insert(name.to_owned(), value);
             }
@@ -321,6 +348,26 @@ mod tests {
         assert_eq!(swept[1].disruption["consolidationSavingsThreshold"], json!(0.02));
         let swept = base.sweep("consolidation-grace-period=10m,Never").unwrap();
         assert_eq!(swept[0].operator["consolidation-grace-period"], json!("10m"));
+        assert_eq!(swept[0].disruption["consolidationGracePeriod"], Value::Null);
+    }
+
+    #[test]
+    fn all_has_as_is_where_the_pools_say_something() {
+        let names = |disruption: &str| -> Vec<String> {
+            let yaml = format!(
+                "length: 1h\nworkloads: []\npolicies: [{{name: own}}]\n\
+                 pools: [{{name: a}}, {{name: b, spec: {{disruption: {disruption}}}}}]\n"
+            );
+            let scenario = crate::Scenario::from_yaml(&yaml, "x.yaml").unwrap();
+            let all = Policy::named(&["all".to_owned()], &scenario.own_policies()).unwrap();
+            all.into_iter().map(|policy| policy.name).take(3).collect()
+        };
+        assert_eq!(names("{consolidateAfter: 1m}"), ["own", BASELINE, "parity"]);
+        for said in ["consolidationPolicy: WhenEmpty", "consolidationSavingsThreshold: 0.02"] {
+            assert_eq!(names(&format!("{{{said}}}")), ["own", AS_IS, BASELINE], "{said}");
+        }
+        // By its name it is always there.
+        assert_eq!(Policy::named(&[AS_IS.to_owned()], &[]).unwrap()[0].disruption, Map::new());
     }
 
     #[test]

@@ -8,11 +8,15 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::GoDuration;
+use kerf_cluster::load;
 use kerf_model::Quantity;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use crate::{policy::Policy, standing::Standing};
+use crate::{
+    policy::{AS_IS, Policy},
+    standing::Standing,
+};
 
 mod snapshot;
 mod workload;
@@ -205,8 +209,9 @@ impl Scenario {
         if value.is_null() {
             return Err(ScenarioError::Empty { path: path.to_owned() });
         }
+        let newest = load::newest(&value).unwrap_or_else(new_year);
         let read = match snapshot::items(&mut value) {
-            Some(items) => snapshot::scenario(items),
+            Some(items) => snapshot::scenario(items, newest),
             None => {
                 shaped(value, path).map(|scenario: Self| scenario.check().map(|()| scenario))?
             }
@@ -216,6 +221,13 @@ impl Scenario {
             field,
             problem,
         })
+    }
+
+    /// The policies of the file, and `as-is` where its pools say how they are to be consolidated.
+    pub fn own_policies(&self) -> Vec<Policy> {
+        let as_is = self.pools.iter().any(|pool| Policy::is_said_by(&pool.spec));
+        let as_is = Policy::built_in().into_iter().filter(|policy| as_is && policy.name == AS_IS);
+        self.policies.iter().cloned().chain(as_is).collect()
     }
 
     fn check(&self) -> Result<(), Wrong> {
@@ -305,6 +317,9 @@ impl PriceMovement {
             if !(step.factor > 0.0 && step.factor <= 1000.0) {
                 return Err(Wrong::new("steps", "a factor lies above 0, up to 1000"));
             }
+        }
+        if !self.steps.is_sorted_by_key(|step| step.at.as_duration()) {
+            return Err(Wrong::new("steps", "they are not in the order of time"));
         }
         if let Some(wander) = &self.wander {
             if !(wander.percent > 0.0 && wander.percent < 100.0) {
@@ -461,6 +476,12 @@ mod tests {
                     "{SMALL}workloads: []\nprices: [{{wander: {{percent: 900, every: 1m}}}}]\n"
                 ),
                 "at prices[0].wander.percent: write a number between 0 and 100",
+            ),
+            (
+                &format!(
+                    "{SMALL}workloads: []\nprices: [{{steps: [{{at: 2h, factor: 2}}, {{at: 1h, factor: 3}}]}}]\n"
+                ),
+                "at prices[0].steps: they are not in the order of time",
             ),
         ] {
             let told = refusal(text);

@@ -78,15 +78,80 @@ fn a_pool_that_the_api_server_refuses_is_named() {
     assert!(told.contains("consolidateAfter"), "{told}");
 }
 
-#[test]
-fn every_shipped_scenario_can_be_read() {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/simulate");
-    let files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap()).collect();
-    assert!(files.len() >= 5, "{files:?}");
-    for file in files {
-        Scenario::from_file(&file.path()).unwrap_or_else(|error| panic!("{error}"));
+const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/simulate");
+
+/// How many pods each Deployment wants, and how many of its pods run.
+async fn wanted_and_running(testbed: &Testbed) -> BTreeMap<String, (u64, u64)> {
+    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for object in list(testbed, "apps", "v1", "Deployment").await {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        found.entry(name).or_default().0 = object["spec"]["replicas"].as_u64().unwrap_or_default();
     }
-    Scenario::demo().unwrap_or_else(|error| panic!("{error}"));
+    for pod in list(testbed, "", "v1", "Pod").await {
+        let runs = pod["status"]["phase"] == "Running";
+        let stays = pod["metadata"]["deletionTimestamp"].is_null();
+        let workload = pod["metadata"]["labels"]["simulation.kerf.sh/workload"].as_str();
+        if let Some(counts) = workload.and_then(|name| found.get_mut(name)) {
+            counts.1 += u64::from(runs && stays);
+        }
+    }
+    found
+}
+
+/// A while of each: long enough for nodes to come and for consolidation to set in, and a few minutes after the last change.
+#[test]
+fn every_shipped_scenario_can_be_played() {
+    let mut files: Vec<_> =
+        std::fs::read_dir(SHIPPED).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 5, "{files:?}");
+    let shipped = files.iter().map(|file| Scenario::from_file(file));
+    for scenario in shipped.chain([Scenario::demo()]) {
+        let mut scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+        scenario.length = "24m".parse().unwrap();
+        let name = &scenario.name;
+        Testbed::in_virtual_time(async {
+            let mut play = Play::start(&scenario, &policy(DEFAULTS)).await.unwrap();
+            play.until(scenario.length.as_duration()).await.unwrap();
+            let summary = Summary::of(&play);
+            assert!(summary.launched > 0 && summary.cost > 0.0, "{name}: {summary:?}");
+            let counts = wanted_and_running(play.testbed()).await;
+            assert!(counts.values().all(|(wanted, _)| *wanted > 0), "{name}: {counts:?}");
+            let lost = counts.iter().filter(|(_, (wanted, running))| running < wanted);
+            assert_eq!(lost.count(), 0, "{name}: {counts:?}");
+            let nodes = list(play.testbed(), "", "v1", "Node").await.len();
+            assert_eq!(nodes, play.ledger().nodes().len(), "{name}");
+        })
+        .unwrap();
+    }
+}
+
+/// What the product is for, on the first of the pains that it was made for.
+#[test]
+fn the_defaults_calm_the_cascade_for_little_money() {
+    let file = format!("{SHIPPED}/off-peak-cascade.yaml");
+    let mut scenario = Scenario::from_file(file.as_ref()).unwrap();
+    scenario.length = "30m".parse().unwrap();
+    let [parity, defaults] =
+        ["parity", DEFAULTS].map(|name| run(&scenario, &policy(name), || {}).unwrap().summary);
+    assert!(parity.evictions >= 40, "there is a cascade to calm: {parity:?}");
+    assert!(defaults.evictions * 2 <= parity.evictions, "{defaults:?}\n{parity:?}");
+    assert!(defaults.launched < parity.launched, "{defaults:?}\n{parity:?}");
+    assert!(defaults.cost <= parity.cost * 1.05, "{defaults:?}\n{parity:?}");
+    assert_eq!((defaults.pending_at_end, parity.pending_at_end), (0, 0));
+}
+
+async fn list(testbed: &Testbed, group: &str, version: &str, kind: &str) -> Vec<Value> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::all_with(testbed.client(), &resource);
+    let found = api.list(&ListParams::default()).await.expect("it is served");
+    let read = |object| {
+        let mut object = serde_json::to_value(object).expect("objects are JSON");
+        object["apiVersion"] = resource.api_version.clone().into();
+        object["kind"] = kind.into();
+        object
+    };
+    found.into_iter().map(read).collect()
 }
 
 /// Everything that `kerf snapshot` would read, and more of each object than it keeps.
@@ -101,14 +166,7 @@ async fn snapshot(testbed: &Testbed) -> Value {
         ("apps", "v1", "DaemonSet"),
         ("policy", "v1", "PodDisruptionBudget"),
     ] {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let api: Api<DynamicObject> = Api::all_with(testbed.client(), &resource);
-        for object in api.list(&ListParams::default()).await.expect("it is served") {
-            let mut object = serde_json::to_value(object).expect("objects are JSON");
-            object["apiVersion"] = resource.api_version.clone().into();
-            object["kind"] = kind.into();
-            items.push(object);
-        }
+        items.extend(list(testbed, group, version, kind).await);
     }
     json!({"kind": "List", "items": items})
 }

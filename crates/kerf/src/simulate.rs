@@ -9,7 +9,7 @@ use std::{
 };
 
 use kerf_simulation::{
-    Comparison, PlayError, Policy, PolicyError, Scenario, ScenarioError, compare, html,
+    Comparison, DEFAULTS, PlayError, Policy, PolicyError, Scenario, ScenarioError, compare, html,
 };
 
 use crate::cli::{Format, SimulateOptions};
@@ -42,6 +42,7 @@ pub(crate) fn simulate(options: &SimulateOptions) -> ExitCode {
                     PlayError::Refused { .. }
                     | PlayError::Policy { .. }
                     | PlayError::Market(_)
+                    | PlayError::TooFewSeeds { .. }
                     | PlayError::UnknownInstanceType { .. },
                 ) => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
@@ -65,37 +66,39 @@ fn report(options: &SimulateOptions) -> Result<(), SimulateError> {
     let comparison = compare(&scenario, &policies, options.seeds, |share| bar.show(share));
     bar.clear();
     let comparison = comparison?;
-    if let Some(path) = &options.html {
-        fs::write(path, html(&comparison))
-            .map_err(|source| SimulateError::Write { path: path.display().to_string(), source })?;
-    }
-    print(&comparison, options.format)
+    // First: what took minutes to find out is not lost to a path that cannot be written.
+    print(&comparison, options.format)?;
+    let Some(path) = &options.html else { return Ok(()) };
+    fs::write(path, html(&comparison))
+        .map_err(|source| SimulateError::Write { path: path.display().to_string(), source })
 }
 
-/// Those of `--compare`, and those of the sweeps; the one of `--policy` where there are neither.
+/// The one of `--policy`, those of `--compare` and those of the sweeps, which take the place of the one that they start from.
+/// The default policy runs where nothing else does.
 fn policies(options: &SimulateOptions, scenario: &Scenario) -> Result<Vec<Policy>, SimulateError> {
-    let mut own = scenario.policies.clone();
-    let mut names = Vec::new();
+    let mut own = scenario.own_policies();
+    let alone = options.policy.as_ref().filter(|_| options.sweeps.is_empty());
+    let mut names: Vec<_> = alone.into_iter().cloned().collect();
     for text in &options.compare {
         let is_file = Path::new(text).extension().is_some_and(|end| end == "yaml" || end == "yml");
         if is_file {
             let listed = Policy::from_file(&PathBuf::from(text))?;
             names.extend(listed.iter().map(|policy| policy.name.clone()));
-            own.extend(listed);
+            // Who names a file means what stands in it.
+            own.splice(..0, listed);
         } else {
             names.push(text.clone());
         }
     }
+    let swept = options.policy.clone().unwrap_or_else(|| DEFAULTS.to_owned());
+    if names.is_empty() && options.sweeps.is_empty() {
+        names.push(swept.clone());
+    }
     let mut policies = Policy::named(&names, &own)?;
-    if names.is_empty() || !options.sweeps.is_empty() {
-        let base = Policy::named(std::slice::from_ref(&options.policy), &own)?;
-        for sweep in &options.sweeps {
-            for policy in &base {
-                policies.extend(policy.sweep(sweep)?);
-            }
-        }
-        if policies.is_empty() {
-            policies = base;
+    let base = Policy::named(&[swept], &own)?;
+    for sweep in &options.sweeps {
+        for policy in &base {
+            policies.extend(policy.sweep(sweep)?);
         }
     }
     Ok(policies)

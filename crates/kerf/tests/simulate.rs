@@ -70,6 +70,33 @@ fn a_sweep_is_a_table_with_a_row_for_each_value() {
     assert!(lines[4].contains(" 0 (0-0) "), "nothing saves 10 dollars per hour: {}", lines[4]);
 }
 
+/// A pool that asks for a dollar per hour and pod, which no move brings.
+#[test]
+fn what_a_pool_says_about_itself_counts_for_as_is_only() {
+    let scenario = SMALL.replace("0s}", "0s, consolidationSavingsThreshold: 1}");
+    let evictions = |arguments: &[&str]| -> Vec<(String, bool)> {
+        let (code, stdout, stderr) = simulate(&scenario, &[arguments, &["-o", "json"]].concat());
+        assert_eq!((code, stderr.as_str()), (Some(0), ""));
+        let report: Value = serde_json::from_str(&stdout).unwrap();
+        let policies = report["policies"].as_array().unwrap();
+        let row = |policy: &Value| {
+            let evicts = policy["evictions"].as_u64().unwrap() > 0;
+            (policy["name"].as_str().unwrap().to_owned(), evicts)
+        };
+        policies.iter().map(row).collect()
+    };
+    let expected = |rows: [(&str, bool); 2]| rows.map(|(name, evicts)| (name.to_owned(), evicts));
+    assert_eq!(
+        evictions(&["--compare=as-is,parity"]),
+        expected([("as-is", false), ("parity", true)])
+    );
+    let flag = "consolidation-savings-threshold";
+    assert_eq!(
+        evictions(&["--policy=as-is", &format!("--sweep={flag}=0,1")]),
+        expected([(&format!("{flag}=0"), true), (&format!("{flag}=1"), false)])
+    );
+}
+
 #[test]
 fn the_html_report_needs_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,6 +153,11 @@ fn what_is_wrong_is_said_in_one_sentence() {
         ),
         (&flag, &["--compare=calm"], "kerf: policy calm: the operator has no setting \"calmness\""),
         (SMALL, &["--compare=none.yaml"], "kerf: cannot read none.yaml: No such file"),
+        (
+            SMALL,
+            &["--seed=18446744073709551615", "--seeds=2"],
+            "kerf: there are not 2 seeds from 18446744073709551615 on; give a smaller --seed, or fewer --seeds",
+        ),
         (
             SMALL,
             &["--instance-types-file-path=none.json"],

@@ -7,7 +7,7 @@ use kerf_api::{GoDuration, TERMINATION_FINALIZER, conditions, labels, taints};
 use kerf_cluster::load;
 use serde_json::{Map, Value, json};
 
-use super::{PoolEntry, Scenario, Timing, Wrong, new_year};
+use super::{PoolEntry, Scenario, Timing, Wrong};
 use crate::{
     ledger::text,
     objects::{self, WORKLOAD},
@@ -31,10 +31,10 @@ pub(super) fn items(value: &mut Value) -> Option<Vec<Value>> {
     }
 }
 
-pub(super) fn scenario(mut items: Vec<Value>) -> Result<Scenario, Wrong> {
+/// `start` is when these things were so.
+pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenario, Wrong> {
     // Lists of kubectl say more than snapshots; some of it would tie objects to the cluster they come from.
     items.iter_mut().for_each(load::trim);
-    let start = items.iter().filter_map(newest).max().unwrap_or_else(new_year);
     let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
     let (mut namespaces, mut objects) = (vec![], vec![]);
     for item in items.into_iter().filter(|item| !leaves(item)) {
@@ -286,26 +286,9 @@ fn complete(spec: &mut Map<String, Value>) {
     }
 }
 
-/// The last time at which something happened to an object: a snapshot does not say when it was taken.
-fn newest(value: &Value) -> Option<Timestamp> {
-    const TIMES: [&str; 4] =
-        ["creationTimestamp", "lastTransitionTime", "lastPodEventTime", "startTime"];
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .filter_map(|(field, value)| match value {
-                Value::String(time) if TIMES.contains(&field.as_str()) => time.parse().ok(),
-                other => newest(other),
-            })
-            .max(),
-        Value::Array(items) => items.iter().filter_map(newest).max(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::new_year, *};
 
     fn pod(name: &str, owner: &str, phase: &str) -> Value {
         let (kind, owner) = owner.split_once('/').unwrap();
@@ -386,16 +369,15 @@ mod tests {
         let of_pool = json!({"karpenter.sh/nodepool": "p"});
         let mut going = claim("c3", "n3");
         going["metadata"]["deletionTimestamp"] = "2026-02-01T00:00:00Z".into();
-        let read = scenario(vec![
+        let items = vec![
             pool(),
             node("n2", "2026-01-02T00:00:00Z", &of_pool),
             node("n1", "2026-01-01T00:00:00Z", &json!({})),
             node("n3", "2026-01-03T00:00:00Z", &of_pool),
             claim("c2", "n2"),
             going,
-        ])
-        .unwrap();
-        assert_eq!(read.start.to_string(), "2026-01-03T00:00:00Z", "the last that is known");
+        ];
+        let read = scenario(items, new_year()).unwrap();
         let machines = &read.standing.machines;
         let names: Vec<_> = machines.iter().map(|one| text(&one.node, "/metadata/name")).collect();
         assert_eq!(names, ["n1", "n2"], "the oldest first, and none that is about to go");
@@ -409,8 +391,23 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_begins_at_the_last_time_that_it_knows_of() {
+        let items = [pool(), node("n", "2026-01-03T00:00:00Z", &json!({}))];
+        for (list, expected) in [
+            (json!({"kind": "List", "items": items}), "2026-01-03T00:00:00Z"),
+            (
+                json!({"kind": "List", "takenAt": "2026-01-03T12:00:00Z", "items": items}),
+                "2026-01-03T12:00:00Z",
+            ),
+        ] {
+            let read = Scenario::from_yaml(&list.to_string(), "x.json").unwrap();
+            assert_eq!(read.start.to_string(), expected);
+        }
+    }
+
+    #[test]
     fn a_snapshot_without_pools_is_refused() {
-        let told = scenario(vec![pod("a", "ReplicaSet/web", "Running")]).unwrap_err();
+        let told = scenario(vec![pod("a", "ReplicaSet/web", "Running")], new_year()).unwrap_err();
         assert!(told.problem.contains("no NodePool"));
     }
 }

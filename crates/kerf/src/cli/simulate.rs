@@ -11,8 +11,8 @@ use super::{Format, Refused};
 #[derive(Debug, PartialEq)]
 pub(crate) struct SimulateOptions {
     pub(crate) scenario: PathBuf,
-    /// The policy to run, and the one that sweeps start from.
-    pub(crate) policy: String,
+    /// A policy to run, or the one that sweeps start from.
+    pub(crate) policy: Option<String>,
     /// Names of policies, or files with some.
     pub(crate) compare: Vec<String>,
     pub(crate) sweeps: Vec<String>,
@@ -36,7 +36,8 @@ pub(super) fn command() -> clap::Command {
              The input is a scenario (YAML; docs/simulate.md has the format, examples/simulate has some) or a snapshot \
              of a real cluster (kerf snapshot), whose pods become workloads.\n\n\
              Policies: when-empty, parity, balanced, utilization-threshold, price-improvement-factor, \
-             savings-threshold, grace-period, kerf-defaults, all-controls, and those of the scenario.",
+             savings-threshold, grace-period, kerf-defaults, all-controls, as-is (your pools as they are), and those of \
+             the scenario.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -49,7 +50,7 @@ pub(super) fn command() -> clap::Command {
              kerf simulate scenario.yaml --compare=all --seeds=5\n      \
              how much of it is chance\n  \
              kerf snapshot > cluster.json && kerf simulate cluster.json --compare=all\n      \
-             your cluster",
+             your cluster, as it is and under every policy",
         )
         .args_override_self(true)
         .arg(
@@ -63,8 +64,10 @@ pub(super) fn command() -> clap::Command {
             Arg::new("policy")
                 .long("policy")
                 .value_name("NAME")
-                .default_value(kerf_simulation::DEFAULTS)
-                .help("The policy to run; with --sweep the one to start from"),
+                .help(format!(
+                    "The policy to run; with --sweep the one to start from [default: {}]",
+                    kerf_simulation::DEFAULTS
+                )),
         )
         .arg(
             Arg::new("compare")
@@ -134,7 +137,7 @@ impl SimulateOptions {
         };
         Ok(Self {
             scenario: matches.get_one::<PathBuf>("scenario").cloned().unwrap_or_default(),
-            policy: matches.get_one::<String>("policy").cloned().unwrap_or_default(),
+            policy: matches.get_one::<String>("policy").cloned(),
             compare: texts("compare"),
             sweeps: texts("sweep"),
             seed: matches.get_one("seed").copied(),

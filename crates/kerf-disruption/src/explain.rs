@@ -2,12 +2,12 @@
 //!
 //! The same checks, simulation and prices as in a [`pass`](crate::pass()), only that nothing ends at the first refusal.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_api::{Budget, ConsolidationPolicy, DisruptionReason};
 use kerf_model::{
-    Price,
+    Node, Price,
     churn::{ChurnControls, Fraction},
     estate::{Cost, Estate},
 };
@@ -39,6 +39,7 @@ pub struct Explainer<'e> {
 
 #[derive(Clone, Debug)]
 pub struct NodeExplanation {
+    pub node: Arc<Node>,
     /// `None`: it is not known enough about to be one.
     pub candidate: Option<Candidate>,
     pub utilization: Fraction,
@@ -118,7 +119,8 @@ pub struct BudgetExplanation {
 #[derive(Clone, Debug)]
 pub struct NodeVerdict {
     pub node: String,
-    pub price: Price,
+    /// `None`: it is not known what it is.
+    pub price: Option<Price>,
     pub pods: usize,
     /// What the first method that wants it would do, or what stands against the last.
     pub verdict: Result<Command, Blocked>,
@@ -151,6 +153,7 @@ impl<'e> Explainer<'e> {
             self.methods(candidate).iter().map(|method| self.method(candidate, *method))
         });
         Some(NodeExplanation {
+            node: Arc::clone(node),
             utilization: controls::utilization_of(node),
             quiet_since: standing.quiet_since(),
             checks: checks.collect(),
@@ -165,7 +168,7 @@ impl<'e> Explainer<'e> {
         let of_pool =
             |index: &usize| self.estate.snapshot.nodes[*index].pool.as_deref() == Some(name);
         let indices = (0..self.estate.standings.len()).filter(of_pool);
-        let mut nodes: Vec<_> = indices.filter_map(|index| self.line(index)).collect();
+        let mut nodes: Vec<_> = indices.map(|index| self.line(index)).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         let of_reason = |(reason, pools): (&DisruptionReason, &BTreeMap<String, Allowance>)| {
             Some((*reason, *pools.get(name)?))
@@ -194,8 +197,11 @@ impl<'e> Explainer<'e> {
         Some(describe(self.estate, index, rules))
     }
 
-    fn line(&self, index: usize) -> Option<NodeVerdict> {
-        let candidate = self.described(index)?;
+    fn line(&self, index: usize) -> NodeVerdict {
+        let candidate = match rules_of(self.estate, index) {
+            Ok(rules) => describe(self.estate, index, rules),
+            Err(unknown) => return self.unknown(index, unknown),
+        };
         let mut verdict = Err(Blocked::StaticPool);
         for method in self.methods(&candidate) {
             verdict = match (self.verdict(&candidate, *method), verdict) {
@@ -208,12 +214,24 @@ impl<'e> Explainer<'e> {
                 break;
             }
         }
-        Some(NodeVerdict {
+        NodeVerdict {
             node: candidate.node.name.clone(),
-            price: candidate.price,
+            price: Some(candidate.price).filter(|price| *price > Price::ZERO),
             pods: candidate.pods.len(),
             verdict,
-        })
+        }
+    }
+
+    /// A node of which too little is known for it to be a candidate.
+    fn unknown(&self, index: usize, unknown: Blocked) -> NodeVerdict {
+        let (node, standing) = (&self.estate.snapshot.nodes[index], &self.estate.standings[index]);
+        let first = NODE_CHECKS.iter().find_map(|(_, check)| check(self.estate, index).err());
+        NodeVerdict {
+            node: node.name.clone(),
+            price: None,
+            pods: standing.tenants.iter().filter(|tenant| tenant.reschedulable).count(),
+            verdict: Err(first.unwrap_or(unknown)),
+        }
     }
 
     /// Those that decide about a node by itself, in the order in which they are asked.

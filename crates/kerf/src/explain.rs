@@ -20,7 +20,7 @@ pub(crate) fn explain(options: &ExplainOptions) -> ExitCode {
 }
 
 fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
-    let objects = Objects::gather(&options.files, &options.settings)?;
+    let objects = Objects::gather(&options.files, options.now, &options.settings)?;
     let taken = objects.estate(&options.settings)?;
     let estate = &taken.estate;
     let settings = options.settings.disruption();
@@ -31,19 +31,53 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
     let not_there = |kind, name: &String, known: Vec<&str>| PlanError::NotThere {
         kind,
         name: name.clone(),
-        known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+        known: shown(&known),
+    };
+    let unknown_types = |pool: Option<&str>| {
+        let pool = objects.loaded.cluster.pools().named(pool?)?;
+        objects.unknown_types(pool)
     };
     match &options.what {
         Explained::Node(name) => {
             let known = || estate.snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
             let found = explainer.node(name).ok_or_else(|| not_there("node", name, known()))?;
-            let report = node::Report::new(name, &found, &estate.snapshot.labels);
+            let unknown_types = unknown_types(found.node.pool.as_deref());
+            let labels = &estate.snapshot.labels;
+            let report = node::Report::new(&found, objects.moment, unknown_types, labels);
             print(&report, options.format, node::render)
         }
         Explained::Pool(name) => {
             let known = || estate.pools.keys().map(String::as_str).collect();
             let found = explainer.pool(name).ok_or_else(|| not_there("nodepool", name, known()))?;
-            print(&pool::Report::new(&found), options.format, pool::render)
+            let report = pool::Report::new(&found, objects.moment, unknown_types(Some(name)));
+            print(&report, options.format, pool::render)
+        }
+    }
+}
+
+/// What there is instead, in a line: nobody reads the names of a thousand nodes.
+fn shown(names: &[&str]) -> String {
+    const SHOWN: usize = 10;
+    match (names, names.len().saturating_sub(SHOWN)) {
+        ([], _) => "none".to_owned(),
+        (_, 0) => names.join(", "),
+        (_, more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_some_of_many_names_are_shown() {
+        let names: Vec<String> = (1..=12).map(|number| format!("n{number}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        for (count, expected) in [
+            (0, "none"),
+            (2, "n1, n2"),
+            (10, "n1, n2, n3, n4, n5, n6, n7, n8, n9, n10"),
+            (12, "n1, n2, n3, n4, n5, n6, n7, n8, n9, n10 and 2 more"),
+        ] {
+            assert_eq!(super::shown(&names[..count]), expected);
         }
     }
 }

@@ -5,10 +5,12 @@ use std::{collections::BTreeSet, io, path::PathBuf, process::ExitCode, sync::Arc
 use jiff::Timestamp;
 use kerf_api::{
     NodePool,
+    conditions::{Conditioned, DISRUPTION_REASON},
     kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
     labels::LabelRules,
 };
 use kerf_cluster::{
+    Cluster,
     estate::TakenEstate,
     load::{Loaded, Loader},
     snapshot::{self, Taken},
@@ -18,7 +20,6 @@ use kerf_cluster::{
 use kerf_controllers::Settings;
 use kerf_model::{InstanceType, KnownLabels, Pool};
 use kerf_provider::kwok::{self, CatalogueFileError};
-use kerf_runtime::Clock;
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -30,11 +31,13 @@ use input::InputError;
 use report::{IdlePool, Report};
 
 pub(crate) use disruption::CommandReport;
+pub(crate) use moment::Moment;
 pub(crate) use report::Claim;
 pub(crate) use table::count;
 
 mod disruption;
 mod input;
+mod moment;
 mod report;
 mod table;
 
@@ -103,10 +106,10 @@ pub(crate) fn print<R: Serialize>(
 }
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
-    let objects = Objects::gather(&options.files, &options.settings)?;
+    let objects = Objects::gather(&options.files, options.now, &options.settings)?;
     let (pools, idle_pools) = pools(&objects, &view::known_labels(&objects.rules))?;
     let Taken { snapshot, left_out } =
-        objects.loaded.cluster.snapshot(pools, &objects.rules, objects.now)?;
+        objects.loaded.cluster.snapshot(pools, &objects.rules, objects.moment.judged_at)?;
     let plan = kerf_scheduler::schedule_cheaply(&snapshot, &options.settings.scheduling());
     let mut report = Report::new(&snapshot, &plan);
     report.idle_pools.extend(idle_pools);
@@ -124,11 +127,18 @@ pub(crate) struct Objects {
     rules: LabelRules,
     types: Vec<Arc<InstanceType>>,
     types_are_given: bool,
-    now: Timestamp,
+    pub(crate) moment: Moment,
+    /// The provider ids of machines that a command is about, as their claims say.
+    in_queue: BTreeSet<String>,
 }
 
 impl Objects {
-    pub(crate) fn gather(files: &[PathBuf], settings: &Settings) -> Result<Self, PlanError> {
+    /// `now` is the time to judge at, where it is given.
+    pub(crate) fn gather(
+        files: &[PathBuf],
+        now: Option<Timestamp>,
+        settings: &Settings,
+    ) -> Result<Self, PlanError> {
         let types_file = settings.instance_types_file.as_deref();
         let types = match types_file {
             Some(path) => kwok::from_file(path)?,
@@ -143,9 +153,11 @@ impl Objects {
         } else {
             input::read(files, &mut objects)?;
         }
-        let now = Clock::system().now();
-        let mut loaded = objects.finish(&rules, now);
+        let newest = objects.newest().filter(|_| !files.is_empty());
+        let moment = Moment::of(now, newest, files.is_empty());
+        let mut loaded = objects.finish(&rules, moment.judged_at);
         loaded.cluster.spread_by_default(settings.default_spread.clone());
+        let in_queue = mark_what_goes(&mut loaded.cluster);
         let cluster = &loaded.cluster;
         if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
             return Err(PlanError::NowhereToGo);
@@ -155,11 +167,12 @@ impl Objects {
             rules,
             types: types.into_iter().map(Arc::new).collect(),
             types_are_given: types_file.is_some(),
-            now,
+            moment,
+            in_queue,
         })
     }
 
-    /// As disruption sees it. Commands that an operator has under way are known by their marks on the objects only.
+    /// As disruption sees it.
     pub(crate) fn estate(&self, settings: &Settings) -> Result<TakenEstate, PlanError> {
         let known = view::known_labels(&self.rules);
         let cluster = &self.loaded.cluster;
@@ -168,7 +181,19 @@ impl Objects {
             .values()
             .map(|pool| view::pool_view(pool, self.types_of(pool), &known).map(Arc::new))
             .collect::<Result<_, _>>()?;
-        Ok(cluster.estate(&pools, &self.rules, settings.churn, &BTreeSet::new(), self.now)?)
+        let (now, in_queue) = (self.moment.judged_at, &self.in_queue);
+        Ok(cluster.estate(&pools, &self.rules, settings.churn, in_queue, now)?)
+    }
+
+    /// Why nothing is known about the machines of this pool, if that is so.
+    pub(crate) fn unknown_types(&self, pool: &NodePool) -> Option<String> {
+        self.types_of(pool).is_empty().then(|| {
+            format!(
+                "its instance types are unknown, because its NodeClass is of kind {}; \
+                 give them with --instance-types-file-path",
+                pool.spec.template.spec.node_class_ref.kind
+            )
+        })
     }
 
     /// Nothing where they are unknown.
@@ -176,6 +201,20 @@ impl Objects {
         let known = self.types_are_given || is_of_kwok(pool);
         if known { self.types.clone() } else { Vec::new() }
     }
+}
+
+/// Commands that an operator has under way stand on the claims that they are about: these count as leaving, as they do for
+/// that operator. What is being deleted already is seen to leave without it.
+fn mark_what_goes(cluster: &mut Cluster) -> BTreeSet<String> {
+    let going = cluster.claims().values().filter(|claim| {
+        claim.is_true(DISRUPTION_REASON) && claim.metadata.deletion_timestamp.is_none()
+    });
+    let going: Vec<_> = going.cloned().collect();
+    for claim in &going {
+        cluster.mark_for_deletion(&claim.name_any());
+    }
+    let ids = going.iter().filter_map(|claim| Some(claim.status.as_ref()?.provider_id.clone()));
+    ids.filter(|id| !id.is_empty()).collect()
 }
 
 /// The pools to launch from, and the others with the reason.
@@ -186,19 +225,12 @@ fn pools(
     let (mut pools, mut idle_pools) = (Vec::new(), Vec::new());
     let idle_pool = |pool: &NodePool, reason| IdlePool { pool: pool.name_any(), reason };
     for pool in objects.loaded.cluster.pools().values() {
-        let types = objects.types_of(pool);
         if let Some(idle) = snapshot::idle(pool) {
             idle_pools.push(idle_pool(pool, idle.to_string()));
-        } else if types.is_empty() {
-            let class = &pool.spec.template.spec.node_class_ref;
-            let reason = format!(
-                "its instance types are unknown, because its NodeClass is of kind {}; \
-                 give them with --instance-types-file-path",
-                class.kind
-            );
+        } else if let Some(reason) = objects.unknown_types(pool) {
             idle_pools.push(idle_pool(pool, reason));
         } else {
-            pools.push(Arc::new(view::pool_view(pool, types, known)?));
+            pools.push(Arc::new(view::pool_view(pool, objects.types_of(pool), known)?));
         }
     }
     Ok((pools, idle_pools))

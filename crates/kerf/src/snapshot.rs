@@ -7,6 +7,7 @@ use std::{
     process::ExitCode,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
@@ -19,7 +20,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::load;
 use kerf_runtime::{
-    Metrics,
+    Clock, Metrics,
     client::{self, Connection, RequestMetrics},
 };
 use kube::{
@@ -63,22 +64,24 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> ExitCode {
 }
 
 fn take(options: &SnapshotOptions) -> Result<(), SnapshotError> {
+    let taken_at = Clock::system().now();
     let objects = read_cluster(|plural, count| eprintln!("read {count} {plural}"))?;
     let written = match &options.output_file {
-        None => match write(&objects, &mut io::stdout().lock()) {
+        None => match write(&objects, taken_at, &mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written,
         },
-        Some(path) => write_file(&objects, path),
+        Some(path) => write_file(&objects, taken_at, path),
     };
     let path = options.output_file.clone().unwrap_or_else(|| PathBuf::from("standard output"));
     written.map_err(|source| SnapshotError::Write { path: path.display().to_string(), source })
 }
 
 /// As a list that kubectl and `kerf plan` read, one object to a line so that two of them can be compared.
-fn write(objects: &[Value], to: &mut impl Write) -> io::Result<()> {
+fn write(objects: &[Value], taken_at: Timestamp, to: &mut impl Write) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
-    writeln!(to, "{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [")?;
+    let head = r#""apiVersion": "v1", "kind": "List""#;
+    writeln!(to, "{{{head}, \"takenAt\": \"{taken_at:.0}\", \"items\": [")?;
     for (index, object) in objects.iter().enumerate() {
         let end = if index + 1 == objects.len() { "" } else { "," };
         serde_json::to_writer(&mut to, object)?;
@@ -89,10 +92,10 @@ fn write(objects: &[Value], to: &mut impl Write) -> io::Result<()> {
 }
 
 /// The whole file or none: it takes the place of an older one only when it is complete.
-fn write_file(objects: &[Value], path: &Path) -> io::Result<()> {
+fn write_file(objects: &[Value], taken_at: Timestamp, path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
-    write(objects, &mut file)?;
+    write(objects, taken_at, &mut file)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())

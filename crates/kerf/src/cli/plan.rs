@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_parser};
+use jiff::Timestamp;
 use kerf_controllers::Settings;
 
 use super::{
@@ -16,6 +17,8 @@ use super::{
 pub(crate) struct PlanOptions {
     /// In the order given; none means the cluster. `-` is standard input.
     pub(crate) files: Vec<PathBuf>,
+    /// The time to judge at, if it is not to be found out.
+    pub(crate) now: Option<Timestamp>,
     pub(crate) format: Format,
     pub(crate) fail_on_unschedulable: bool,
     /// What goes, instead of what comes.
@@ -100,7 +103,7 @@ pub(super) fn plan_command() -> clap::Command {
 }
 
 /// Where objects come from, and how the answer is printed.
-fn sources() -> [Arg; 2] {
+fn sources() -> [Arg; 3] {
     [
         Arg::new("filename")
             .short('f')
@@ -116,6 +119,10 @@ fn sources() -> [Arg; 2] {
             .default_value("table")
             .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
             .help("How to print the answer"),
+        Arg::new("now")
+            .long("now")
+            .value_name("TIME")
+            .help("The time to judge at, such as 2026-01-05T12:00:00Z [default: for files the last time in them, else the clock]"),
     ]
 }
 
@@ -126,13 +133,17 @@ pub(super) fn explain_command() -> clap::Command {
             "Show why a node is left alone, or what would become of it: every check with its outcome, where its pods \
              would go, and what the prices are. For a NodePool: its budgets, and one line for each of its nodes.\n\n\
              The objects come from files, or without -f from the cluster that KUBECONFIG names, which is only \
-             read. It decides with the same code as the operator.",
+             read. It decides with the same code as the operator.\n\n\
+             Budgets, grace periods and expiry depend on the time. A cluster is judged by the clock, files at the \
+             time when they were taken: the last time that stands in them.",
         )
         .after_long_help(
             "Examples:\n  \
              kerf explain node/worker-1\n  \
              kerf explain nodepool/general -o json\n  \
-             kerf snapshot > cluster.json && kerf explain node/worker-1 -f cluster.json",
+             kerf snapshot > cluster.json && kerf explain node/worker-1 -f cluster.json\n  \
+             kerf explain nodepool/general -f cluster.json --now=2026-01-05T23:00:00Z\n      \
+             at another time, such as within the window of a budget",
         )
         .args_override_self(true)
         .arg(
@@ -167,10 +178,11 @@ impl PlanOptions {
     pub(super) fn read(
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, InvalidValue> {
+    ) -> Result<Self, Refused> {
         let (settings, warnings) = deciding(matches, variable)?;
         Ok(Self {
             files: files(matches),
+            now: now(matches)?,
             format: format(matches),
             fail_on_unschedulable: matches.get_flag("fail-on-unschedulable"),
             disruption: matches.get_flag("disruption"),
@@ -185,6 +197,7 @@ impl PlanOptions {
 pub(crate) struct ExplainOptions {
     pub(crate) what: Explained,
     pub(crate) files: Vec<PathBuf>,
+    pub(crate) now: Option<Timestamp>,
     pub(crate) format: Format,
     pub(crate) settings: Settings,
     pub(crate) warnings: Vec<String>,
@@ -213,7 +226,8 @@ impl ExplainOptions {
             }
         };
         let (settings, warnings) = deciding(matches, variable)?;
-        Ok(Self { what, files: files(matches), format: format(matches), settings, warnings })
+        let (files, now, format) = (files(matches), now(matches)?, format(matches));
+        Ok(Self { what, files, now, format, settings, warnings })
     }
 }
 
@@ -238,6 +252,15 @@ fn deciding(
 
 fn files(matches: &ArgMatches) -> Vec<PathBuf> {
     matches.get_many::<PathBuf>("filename").into_iter().flatten().cloned().collect()
+}
+
+fn now(matches: &ArgMatches) -> Result<Option<Timestamp>, Refused> {
+    let Some(text) = matches.get_one::<String>("now") else { return Ok(None) };
+    let now = text.parse().map_err(|_| {
+        let expected = "expected a time such as 2026-01-05T12:00:00Z";
+        Refused::Usage(format!("invalid value {text:?} for --now: {expected}"))
+    })?;
+    Ok(Some(now))
 }
 
 fn format(matches: &ArgMatches) -> Format {

@@ -9,13 +9,18 @@ use kerf_disruption::{
 use kerf_model::{KnownLabels, Price};
 use serde::Serialize;
 
-use crate::plan::{Claim, CommandReport, count};
+use crate::plan::{Claim, CommandReport, Moment, count};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     node: String,
     node_claim: Option<String>,
+    #[serde(flatten)]
+    moment: Moment,
+    /// Why nothing is known about the machines of its NodePool, if that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_types: Option<String>,
     /// Missing where its NodePool is not known.
     facts: Option<Facts>,
     utilization: String,
@@ -31,7 +36,8 @@ struct Facts {
     instance_type: Option<String>,
     zone: Option<String>,
     capacity_type: Option<String>,
-    price_per_hour: Price,
+    /// Missing where it is not known.
+    price_per_hour: Option<Price>,
     pods_to_move: usize,
     rescheduling_cost: f64,
     disruption_cost: f64,
@@ -99,17 +105,24 @@ struct PricesReport {
 }
 
 impl Report {
-    pub(super) fn new(name: &str, found: &NodeExplanation, labels: &KnownLabels) -> Self {
+    pub(super) fn new(
+        found: &NodeExplanation,
+        moment: Moment,
+        unknown_types: Option<String>,
+        labels: &KnownLabels,
+    ) -> Self {
         let candidate = found.candidate.as_ref();
         Self {
-            node: candidate.map_or(name, |candidate| &candidate.node.name).to_owned(),
-            node_claim: candidate.and_then(|candidate| candidate.node.claim.clone()),
+            node: found.node.name.clone(),
+            node_claim: found.node.claim.clone(),
+            moment,
+            unknown_types,
             facts: candidate.map(|candidate| Facts {
                 pool: candidate.pool.clone(),
                 instance_type: candidate.instance_type.as_ref().map(|it| it.name().to_owned()),
                 zone: candidate.zone.clone(),
                 capacity_type: candidate.capacity_type.clone(),
-                price_per_hour: candidate.price,
+                price_per_hour: Some(candidate.price).filter(|price| *price > Price::ZERO),
                 pods_to_move: candidate.pods.len(),
                 rescheduling_cost: candidate.rescheduling_cost.as_f64(),
                 disruption_cost: candidate.disruption_cost.as_f64(),
@@ -195,7 +208,7 @@ pub(super) fn render(report: &Report) -> String {
             facts.pool,
             or_unknown(&facts.capacity_type),
             or_unknown(&facts.zone),
-            facts.price_per_hour
+            facts.price_per_hour.map_or("price unknown".to_owned(), |price| price.to_string())
         );
         let _ = writeln!(
             text,
@@ -204,9 +217,15 @@ pub(super) fn render(report: &Report) -> String {
             facts.disruption_cost
         );
     }
+    if let Some(unknown) = &report.unknown_types {
+        let _ = writeln!(text, "  of its NodePool: {unknown}");
+    }
     let _ = writeln!(text, "  utilization {}", report.utilization);
     if let Some(since) = &report.quiet_since {
         let _ = writeln!(text, "  no pod has come or gone since {since}");
+    }
+    if let Some(moment) = report.moment.shown() {
+        let _ = writeln!(text, "  {moment}");
     }
     text.push_str("\nEvery method asks\n");
     answers(&report.checks, &mut text);

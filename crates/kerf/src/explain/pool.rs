@@ -10,7 +10,7 @@ use kerf_model::{Price, churn::GracePeriod};
 use serde::Serialize;
 
 use super::node::Refusal;
-use crate::columns::section;
+use crate::{columns::section, plan::Moment};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +25,11 @@ pub(super) struct Report {
     savings_threshold: String,
     /// `off`, or a number of seconds.
     grace_period: String,
+    #[serde(flatten)]
+    moment: Moment,
+    /// Why nothing is known about its machines, if that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_types: Option<String>,
     budgets: Vec<BudgetReport>,
     allowances: Vec<AllowanceReport>,
     nodes: Vec<NodeReport>,
@@ -56,7 +61,8 @@ struct AllowanceReport {
 #[serde(rename_all = "camelCase")]
 struct NodeReport {
     node: String,
-    price_per_hour: Price,
+    /// Missing where it is not known.
+    price_per_hour: Option<Price>,
     pods: usize,
     /// `delete` or `replace`, if it would go.
     decision: Option<&'static str>,
@@ -67,7 +73,11 @@ struct NodeReport {
 }
 
 impl Report {
-    pub(super) fn new(found: &PoolExplanation) -> Self {
+    pub(super) fn new(
+        found: &PoolExplanation,
+        moment: Moment,
+        unknown_types: Option<String>,
+    ) -> Self {
         Self {
             pool: found.pool.clone(),
             policy: found.policy.as_str(),
@@ -80,6 +90,8 @@ impl Report {
                 GracePeriod::Off => "off".to_owned(),
                 GracePeriod::For(length) => format!("{}s", length.as_secs()),
             },
+            moment,
+            unknown_types,
             budgets: found.budgets.iter().map(BudgetReport::new).collect(),
             allowances: found
                 .allowances
@@ -144,6 +156,9 @@ pub(super) fn render(report: &Report) -> String {
         report.savings_threshold,
         report.grace_period
     );
+    for line in report.unknown_types.iter().cloned().chain(report.moment.shown()) {
+        let _ = writeln!(text, "  {line}");
+    }
     text.push('\n');
     let budgets = report.budgets.iter().map(|budget| {
         [
@@ -181,7 +196,8 @@ pub(super) fn render(report: &Report) -> String {
                 format!("{decision} ({reason}){}", saves.unwrap_or_default())
             }
         };
-        [node.node.clone(), node.price_per_hour.to_string(), node.pods.to_string(), verdict]
+        let price = node.price_per_hour.map_or("unknown".to_owned(), |price| price.to_string());
+        [node.node.clone(), price, node.pods.to_string(), verdict]
     });
     let header = ["NODE", "PRICE", "PODS", "BY ITSELF IT"];
     text.push_str(&section("Nodes", &header, nodes));

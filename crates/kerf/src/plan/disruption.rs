@@ -6,12 +6,14 @@ use kerf_disruption::{Candidate, Command, Memory, Pass, pass};
 use kerf_model::{KnownLabels, Price};
 use serde::Serialize;
 
-use super::{Objects, PlanError, notes, print, report::Claim, table::count};
+use super::{Moment, Objects, PlanError, notes, print, report::Claim, table::count};
 use crate::{cli::PlanOptions, columns::section};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
+    #[serde(flatten)]
+    moment: Moment,
     commands: Vec<CommandReport>,
     /// Nodes that were looked at and stay, by reason.
     left_alone: Vec<LeftAlone>,
@@ -64,7 +66,7 @@ struct LeftAlone {
 }
 
 pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
-    let objects = Objects::gather(&options.files, &options.settings)?;
+    let objects = Objects::gather(&options.files, options.now, &options.settings)?;
     let taken = objects.estate(&options.settings)?;
     let settings = kerf_disruption::Settings {
         // There is nobody else who waits.
@@ -72,7 +74,7 @@ pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
         ..options.settings.disruption()
     };
     let found = pass(&taken.estate, &settings, &mut Memory::default());
-    let mut report = Report::new(&found, &taken.estate.snapshot.labels);
+    let mut report = Report::new(objects.moment, &found, &taken.estate.snapshot.labels);
     report.notes = notes(&objects.loaded, &taken.left_out);
     report.notes.extend(options.warnings.iter().cloned());
     print(&report, options.format, render)?;
@@ -80,7 +82,7 @@ pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
 }
 
 impl Report {
-    fn new(found: &Pass, labels: &KnownLabels) -> Self {
+    fn new(moment: Moment, found: &Pass, labels: &KnownLabels) -> Self {
         let taken = |node: &str| {
             let mut nodes = found.commands.iter().flat_map(|command| &command.candidates);
             nodes.any(|candidate| candidate.node.name == node)
@@ -98,6 +100,7 @@ impl Report {
             }
         }
         Self {
+            moment,
             commands: found.commands.iter().map(|it| CommandReport::new(it, labels)).collect(),
             left_alone: reasons.into_values().collect(),
             notes: Vec::new(),
@@ -172,9 +175,11 @@ fn render(report: &Report) -> String {
         let header = ["REASON", "NODES", "FOR INSTANCE", "BECAUSE"];
         sections.push(section("Left alone", &header, report.left_alone.iter().map(row)));
     }
-    if !report.notes.is_empty() {
-        let lines = report.notes.iter().map(|note| format!("Note: {note}\n"));
-        sections.push(lines.collect::<Vec<_>>().concat());
+    let moment = report.moment.shown();
+    let notes: Vec<_> =
+        moment.iter().chain(&report.notes).map(|note| format!("Note: {note}\n")).collect();
+    if !notes.is_empty() {
+        sections.push(notes.concat());
     }
     sections.join("\n")
 }

@@ -30,6 +30,7 @@ use crate::{
     instance::{self, Ending},
 };
 use eviction::Evictions;
+use volumes::Wait;
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How often a cloud is asked whether an instance is gone.
@@ -88,23 +89,27 @@ impl Reconciler for Termination {
         let node = keep_from_pods(context, &node).await?;
 
         let waiting = drain::drain(context, &self.evictions, &node, deadline);
-        if let Some(claim) = &claim {
-            let mut claim = record_drain(context, claim, waiting == 0).await?;
-            if waiting > 0 || !claim.is_true(DRAINED) {
-                return Ok(Outcome::After(LOOK_AGAIN));
-            }
-            if !volumes::detached(context, &node, &mut claim, deadline).await? {
-                return Ok(Outcome::After(LOOK_AGAIN));
-            }
-            return match instance::terminate(context, &claim).await? {
-                Ending::UnderWay => Ok(Outcome::After(ASK_AGAIN)),
-                Ending::Over(_) => release(context, &node).await,
+        let Some(claim) = claim else {
+            let over = waiting == 0 && volumes::look(context, &node, deadline) != Wait::GoesOn;
+            return if over {
+                release(context, &node).await
+            } else {
+                Ok(Outcome::After(LOOK_AGAIN))
             };
-        }
-        if waiting > 0 || !volumes::are_detached(context, &node) {
+        };
+        let claim = record_drain(context, &claim, waiting == 0).await?;
+        if waiting > 0 || !claim.is_true(DRAINED) {
             return Ok(Outcome::After(LOOK_AGAIN));
         }
-        release(context, &node).await
+        let wait = volumes::look(context, &node, deadline);
+        let claim = volumes::record(context, &claim, wait).await?;
+        if wait == Wait::GoesOn {
+            return Ok(Outcome::After(LOOK_AGAIN));
+        }
+        match instance::terminate(context, &claim).await? {
+            Ending::UnderWay => Ok(Outcome::After(ASK_AGAIN)),
+            Ending::Over(_) => release(context, &node).await,
+        }
     }
 }
 

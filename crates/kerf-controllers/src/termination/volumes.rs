@@ -15,19 +15,16 @@ use crate::{context::Context, error::Result};
 const NAMED_AT_MOST: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+pub(super) enum Wait {
     Over,
+    /// The instance may not go.
     GoesOn,
+    /// The time for it is up.
     GivenUp,
 }
 
-/// Whether the instance may go: the volumes are detached, or the time for it is up.
-pub(super) async fn detached(
-    context: &Context,
-    node: &Node,
-    claim: &mut NodeClaim,
-    deadline: Option<Timestamp>,
-) -> Result<bool> {
+/// How the wait for the node's volumes stands.
+pub(super) fn look(context: &Context, node: &Node, deadline: Option<Timestamp>) -> Wait {
     let now = context.now();
     let awaited = context.index.read().attachments_to_await(&node.name_any(), now);
     let wait = wait(awaited.len(), deadline, now);
@@ -37,8 +34,13 @@ pub(super) async fn detached(
         let notice = Notice::about(node, Severity::Normal, "AwaitingVolumeDetachment", message);
         context.recorder.record(notice.same_if(vec![node.name_any()]));
     }
+    wait
+}
+
+/// Notes on the claim how the wait stands.
+pub(super) async fn record(context: &Context, claim: &NodeClaim, wait: Wait) -> Result<NodeClaim> {
     let mut changed = claim.clone();
-    let mut conditions = changed.condition_set(now);
+    let mut conditions = changed.condition_set(context.now());
     match wait {
         Wait::Over => conditions.set_true(VOLUMES_DETACHED),
         Wait::GoesOn => {
@@ -50,14 +52,7 @@ pub(super) async fn detached(
             conditions.set_false(VOLUMES_DETACHED, reason, reason)
         }
     };
-    *claim = context.write_status(claim, changed).await?;
-    Ok(wait != Wait::GoesOn)
-}
-
-/// The same for a node that no claim stands for, which has no deadline either.
-pub(super) fn are_detached(context: &Context, node: &Node) -> bool {
-    let now = context.now();
-    context.index.read().attachments_to_await(&node.name_any(), now).is_empty()
+    context.write_status(claim, changed).await
 }
 
 fn wait(attached: usize, deadline: Option<Timestamp>, now: Timestamp) -> Wait {

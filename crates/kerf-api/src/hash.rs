@@ -249,6 +249,28 @@ mod tests {
     }
 
     #[test]
+    fn depends_on_every_field_that_nodes_are_made_of() {
+        let taint = json!([{ "key": "a", "effect": "NoSchedule" }]);
+        let class = |kind: &str, name: &str, group: &str| json!({ "nodeClassRef": { "kind": kind, "name": name, "group": group } });
+        let none = json!({});
+        let changed = [
+            (json!({ "labels": { "a": "b" } }), none.clone()),
+            (json!({ "annotations": { "a": "b" } }), none.clone()),
+            (none.clone(), json!({ "taints": taint })),
+            (none.clone(), json!({ "startupTaints": taint })),
+            (none.clone(), json!({ "terminationGracePeriod": "1h" })),
+            (none.clone(), json!({ "expireAfter": "1h" })),
+            (none.clone(), class("KWOKNodeClass", "other", "karpenter.kwok.sh")),
+            (none.clone(), class("Other", "default", "karpenter.kwok.sh")),
+            (none.clone(), class("KWOKNodeClass", "default", "example.com")),
+        ];
+        let mut hashes = std::collections::BTreeSet::from([hash(&none, &none)]);
+        for (metadata, spec) in changed {
+            assert!(hashes.insert(hash(&metadata, &spec)), "{metadata} {spec}");
+        }
+    }
+
+    #[test]
     fn does_not_depend_on_anything_outside_of_the_template() {
         let mut pool = NodePool::default();
         let before = pool.hash();

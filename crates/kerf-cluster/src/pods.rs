@@ -294,6 +294,20 @@ mod tests {
                 true,
             ),
             (toleration(exists), false, false),
+            (
+                toleration(
+                    json!({"key": "karpenter.sh/disrupted", "operator": "Equal", "effect": "NoSchedule"}),
+                ),
+                false,
+                false,
+            ),
+            (
+                toleration(
+                    json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}),
+                ),
+                true,
+                true,
+            ),
             (toleration(json!({"operator": "Exists"})), false, false),
             (toleration(json!({"operator": "Exists", "effect": "NoExecute"})), true, true),
             (owned_by("v1", "Node"), false, false),

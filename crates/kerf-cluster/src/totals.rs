@@ -25,6 +25,7 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::Node;
     use kerf_api::NodeClaim;
+    use kube_core::ResourceExt;
     use serde_json::json;
 
     #[test]
@@ -56,8 +57,14 @@ mod tests {
         cluster.apply(claim("b", None));
         cluster.apply(node);
         cluster.apply(claim("c", Some("2026-01-01T00:00:00Z")));
+        let mut of_another = claim("d", None);
+        of_another.labels_mut().insert("karpenter.sh/nodepool".into(), "q".into());
+        cluster.apply(of_another);
         let total = cluster.pool_resources("p").unwrap();
         assert_eq!(total.amount("nodes"), Quantity::from_units(2));
         assert_eq!(total.amount("cpu"), Quantity::from_units(7));
+        let total = cluster.pool_resources("q").unwrap();
+        assert_eq!(total.amount("nodes"), Quantity::from_units(1));
+        assert_eq!(total.amount("cpu"), Quantity::from_units(4));
     }
 }

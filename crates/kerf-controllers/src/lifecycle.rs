@@ -11,8 +11,9 @@ mod registration;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kerf_api::{
-    NodeClaim, TERMINATION_FINALIZER,
+    NodeClaim, NodePool, TERMINATION_FINALIZER,
     conditions::{Conditioned, REGISTERED, Status},
     labels,
 };
@@ -103,17 +104,21 @@ impl Lifecycle {
         }
     }
 
-    /// Notes how the launch ended, on the pool that asked for it. A pool of the same name that came later did not.
+    /// Notes how the launch ended, on the pool that asked for it.
     fn note(&self, context: &Context, claim: &NodeClaim, outcome: Result<(), (String, String)>) {
         let name = claim.labels().get(labels::NODE_POOL);
         let Some(pool) = name.and_then(|name| context.managed_pool(name)) else { return };
-        let uid = pool.uid().unwrap_or_default();
-        let owners = claim.owner_references();
-        if owners.iter().any(|owner| owner.kind == "NodePool" && owner.uid == uid) {
-            self.health.note(&uid, outcome);
+        if asked_for(&pool, claim) {
+            self.health.note(&pool.uid().unwrap_or_default(), outcome);
             self.pools.add(pool.name_any());
         }
     }
+}
+
+/// Whether the claim is this pool's. A pool of the same name that came later did not ask for it.
+fn asked_for(pool: &NodePool, claim: &NodeClaim) -> bool {
+    let uid = pool.metadata.uid.as_deref().unwrap_or_default();
+    claim.owner_references().iter().any(|owner| owner.kind == "NodePool" && owner.uid == uid)
 }
 
 async fn with_finalizer(context: &Context, claim: &NodeClaim) -> Result<NodeClaim> {
@@ -141,12 +146,57 @@ async fn write_back(context: &Context, before: &NodeClaim, after: &NodeClaim) ->
 
 /// Whether the step with this condition is over. A condition that is no longer `Unknown` is only stamped with the
 /// current generation, so that `Ready` does not wait for it.
-fn is_settled(context: &Context, claim: &mut NodeClaim, condition: &str) -> bool {
+fn is_settled(claim: &mut NodeClaim, condition: &str, now: Timestamp) -> bool {
     let Some(found) = claim.condition(condition).cloned() else { return false };
     let status = claim.condition_status(condition);
     if status == Status::Unknown {
         return false;
     }
-    claim.condition_set(context.now()).set(condition, status, &found.reason, &found.message);
+    claim.condition_set(now).set(condition, status, &found.reason, &found.message);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kerf_api::conditions::LAUNCHED;
+    use serde_json::json;
+
+    #[test]
+    fn a_step_that_is_over_is_stamped_with_the_current_generation() {
+        let now = Timestamp::UNIX_EPOCH;
+        for (status, settled) in
+            [(Status::Unknown, false), (Status::False, true), (Status::True, true)]
+        {
+            let mut claim = NodeClaim::default();
+            assert!(!is_settled(&mut claim, LAUNCHED, now), "nobody has looked at it");
+            claim.metadata.generation = Some(1);
+            claim.condition_set(now).set(LAUNCHED, status, "Why", "because");
+            claim.metadata.generation = Some(2);
+            assert_eq!(is_settled(&mut claim, LAUNCHED, now), settled, "{status:?}");
+            let found = claim.condition(LAUNCHED).unwrap();
+            assert_eq!(found.observed_generation, Some(if settled { 2 } else { 1 }), "{status:?}");
+            assert_eq!((found.reason.as_str(), found.message.as_str()), ("Why", "because"));
+        }
+    }
+
+    #[test]
+    fn a_launch_counts_for_the_pool_that_asked_for_it() {
+        let mut pool = NodePool::default();
+        pool.metadata.uid = Some("u".into());
+        let check = |owners: &[(&str, &str)], expected: bool| {
+            let owners = owners.iter().map(
+                |(kind, uid)| json!({"apiVersion": "v1", "kind": kind, "name": "p", "uid": uid}),
+            );
+            let mut claim = NodeClaim::default();
+            let owners: Vec<_> = owners.collect();
+            claim.metadata.owner_references = serde_json::from_value(json!(owners)).unwrap();
+            assert_eq!(asked_for(&pool, &claim), expected, "{owners:?}");
+        };
+        check(&[("NodePool", "u")], true);
+        check(&[("Other", "v"), ("NodePool", "u")], true);
+        check(&[("NodePool", "of a pool of this name that is gone")], false);
+        check(&[("Other", "u")], false);
+        check(&[], false);
+    }
 }

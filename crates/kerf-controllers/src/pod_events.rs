@@ -120,9 +120,42 @@ fn claim_of(cluster: &Cluster, pod: &Pod) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::json;
 
     fn at(time: &str) -> Timestamp {
         format!("2026-01-01T{time}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_noted_on_the_claim_behind_its_node() {
+        let mut cluster = Cluster::default();
+        let node = |name: &str, provider_id: Option<&str>| -> Node {
+            let spec = json!({"providerID": provider_id});
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+        };
+        let claim: NodeClaim = serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"providerID": "ours"},
+        }))
+        .unwrap();
+        cluster.apply(claim);
+        cluster.apply(node("ours", Some("ours")));
+        cluster.apply(node("others", Some("others")));
+        cluster.apply(node("nobodys", None));
+        for (node, expected) in [
+            (Some("ours"), Some("c")),
+            (Some("others"), None),
+            (Some("nobodys"), None),
+            (Some("gone"), None),
+            (None, None),
+        ] {
+            let pod: Pod =
+                serde_json::from_value(json!({"spec": {"nodeName": node, "containers": []}}))
+                    .unwrap();
+            assert_eq!(claim_of(&cluster, &pod).as_deref(), expected, "{node:?}");
+        }
     }
 
     #[test]
@@ -134,6 +167,7 @@ mod tests {
             (Some("00:00:30"), Some("00:00:20"), Next::Nothing),
             (Some("00:00:30"), Some("00:00:30"), Next::Nothing),
             (Some("00:00:30"), Some("00:00:40"), Next::Write(at("00:00:40"))),
+            (Some("00:00:50"), Some("00:00:57"), Next::Write(at("00:00:57"))),
             (Some("00:00:55"), Some("00:00:57"), Next::Later(Duration::from_secs(5))),
         ];
         let now = at("00:01:00");

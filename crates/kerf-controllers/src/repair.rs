@@ -126,20 +126,22 @@ fn first_due<'a>(
     due.min_by_key(|(_, deadline)| *deadline)
 }
 
-/// Moves the deadline of the drain to now, unless it has passed already.
 async fn end_patience(context: &Context, claim: &NodeClaim, now: Timestamp) -> Result<()> {
-    let deadline = claim.annotations().get(annotations::TERMINATION_TIMESTAMP);
-    let deadline = deadline.and_then(|value| value.parse::<Timestamp>().ok());
-    if deadline.is_some_and(|deadline| deadline < now) {
-        return Ok(());
-    }
+    let Some(deadline) = new_deadline(claim, now) else { return Ok(()) };
     let mut changed = claim.clone();
-    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), now);
+    changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline);
     patch::patch(&context.claims(), claim, &changed, Lock::None)
         .await
         .tried(|| format!("writing the deadline of NodeClaim {}", claim.name_any()))?;
     Ok(())
+}
+
+/// Now, whatever the grace period, unless the deadline of the drain has passed already.
+fn new_deadline(claim: &NodeClaim, now: Timestamp) -> Option<String> {
+    let deadline = claim.annotations().get(annotations::TERMINATION_TIMESTAMP);
+    let deadline = deadline.and_then(|value| value.parse::<Timestamp>().ok());
+    let passed = deadline.is_some_and(|deadline| deadline < now);
+    (!passed).then(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 #[cfg(test)]
@@ -177,6 +179,7 @@ mod tests {
         };
         check(&[("Ready", "True", "00:00:00")], None);
         check(&[("Ready", "Unknown", "00:00:00")], None);
+        check(&[("MemoryPressure", "True", "00:00:00"), ("DiskBroken", "False", "00:00:00")], None);
         check(&[("Ready", "False", "00:00:00")], Some(("Ready", "00:30:00")));
         check(
             &[("Ready", "False", "00:00:00"), ("DiskBroken", "True", "00:15:00")],
@@ -186,6 +189,48 @@ mod tests {
             &[("Ready", "False", "00:00:00"), ("DiskBroken", "True", "00:25:00")],
             Some(("Ready", "00:30:00")),
         );
+    }
+
+    #[test]
+    fn the_deadline_becomes_now_unless_it_has_passed() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let moved = Some("2026-01-01T01:00:00Z");
+        for (deadline, expected) in [
+            (None, moved),
+            (Some("2026-01-01T02:00:00Z"), moved),
+            (Some("2026-01-01T00:59:59Z"), None),
+            (Some("soon"), moved),
+        ] {
+            let mut claim = NodeClaim::default();
+            let key = annotations::TERMINATION_TIMESTAMP;
+            claim.annotations_mut().extend(deadline.map(|it| (key.to_owned(), it.to_owned())));
+            assert_eq!(new_deadline(&claim, now).as_deref(), expected, "{deadline:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_counted_in_their_pool_or_in_the_cluster_if_they_have_none() {
+        let mut cluster = Cluster::default();
+        for (name, pool, status) in [
+            ("a", Some("p"), "False"),
+            ("b", Some("p"), "True"),
+            ("c", Some("q"), "False"),
+            ("d", None, "False"),
+        ] {
+            let mut node = node(&[("Ready", status, "00:00:00")]);
+            node.metadata.name = Some(name.into());
+            let label = pool.map(|pool| (labels::NODE_POOL.to_owned(), pool.to_owned()));
+            node.labels_mut().extend(label);
+            cluster.apply(node);
+        }
+        for (pool, expected) in [(Some("p"), ("nodepool", 2, 1)), (None, ("cluster", 4, 3))] {
+            let mut claim = NodeClaim::default();
+            let label = pool.map(|pool| (labels::NODE_POOL.to_owned(), pool.to_owned()));
+            claim.labels_mut().extend(label);
+            // Patience is not asked for here: one that just became unwell counts.
+            let crowd = Crowd::around(&claim, &cluster, &POLICIES);
+            assert_eq!((crowd.of, crowd.total, crowd.unwell), expected, "{pool:?}");
+        }
     }
 
     #[test]

@@ -190,7 +190,9 @@ mod tests {
             ("0 0 1 1 *", "8760h", true),
         ] {
             let expect = if active { Some(1) } else { unlimited };
-            check(&[window("1", schedule, duration)], 10, [expect; 3]);
+            let budget = window("1", schedule, duration);
+            check(&[budget.clone()], 10, [expect; 3]);
+            check(&[only(&[Empty], budget)], 10, [unlimited, expect, unlimited]);
         }
     }
 

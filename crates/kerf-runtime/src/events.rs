@@ -258,6 +258,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_notice_may_have_a_window_of_its_own_or_none() {
+        let (recorder, mut waiting) = recorder();
+        let notice = || Notice::about(&node("n", "u"), Severity::Normal, "Blocked", "m".into());
+        let mut told = |notice: Notice| {
+            recorder.record(notice);
+            waiting.try_recv().is_ok()
+        };
+        let rarely = || notice().repeat_after(Duration::from_mins(15));
+        assert!(told(rarely()));
+        tokio::time::advance(Duration::from_mins(14)).await;
+        assert!(!told(rarely()));
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert!(told(rarely()));
+        for _ in 0..2 {
+            assert!(told(notice().same_if(Vec::new())), "one without values is never the same");
+        }
+        assert!(told(notice().same_if(vec!["a".into()])));
+        assert!(told(notice().same_if(vec!["b".into()])), "other values are another notice");
+        assert!(!told(notice().same_if(vec!["a".into()])));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn of_what_is_told_sparingly_ten_at_once_get_through() {
         let (outbox, mut waiting) = mpsc::channel(100);
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());

@@ -35,6 +35,7 @@ macro_rules! stories {
                     kubectl_scales_a_pool,
                     a_pool_has_no_more_nodes_than_its_limit,
                     nodes_deleted_by_hand_come_back,
+                    a_pool_that_is_not_ready_shrinks_and_does_not_grow,
                     a_deleted_pool_takes_its_nodes_along,
                     a_disruption_budget_holds_up_a_scale_down,
                     pods_go_to_static_nodes_first,
@@ -52,6 +53,7 @@ macro_rules! stories {
                     a_pool_whose_launches_fail_goes_on_when_they_can_succeed;
                 virtual_time(defaults):
                     launches_that_are_refused_are_tried_again,
+                    claims_that_cannot_be_created_or_deleted_are_tried_again,
                     a_node_that_never_comes_is_replaced;
                 virtual_time(repairing):
                     a_node_that_dies_is_replaced;
@@ -130,11 +132,17 @@ macro_rules! stories {
                 shared(defaults):
                     a_claim_that_nothing_can_meet_is_given_up_with_a_reason,
                     a_claim_whose_class_is_missing_is_given_up_with_a_reason,
-                    a_claim_of_another_provider_is_left_alone,
+                    a_claim_whose_class_is_not_ready_is_given_up,
+                    what_belongs_to_another_provider_is_left_alone,
+                    a_node_without_its_taint_is_registered_and_reported,
+                    a_claim_takes_all_its_nodes_along,
+                    the_label_of_the_class_comes_back,
                     a_start_up_taint_holds_a_node_back_until_somebody_removes_it,
                     conditions_tell_how_far_a_claim_has_come,
                     a_registered_node_makes_its_pool_healthy;
                 virtual_time(defaults):
+                    an_instance_with_two_nodes_is_not_registered,
+                    a_claim_without_a_pool_is_given_up_like_any_other,
                     two_nodes_that_never_come_make_their_pool_unhealthy;
             }
             draining at draining {
@@ -149,6 +157,10 @@ macro_rules! stories {
                     a_node_without_a_claim_is_drained_and_let_go,
                     a_claim_without_an_instance_goes_at_once;
                 virtual_time(defaults):
+                    an_empty_node_is_watched_for_five_seconds,
+                    a_pod_of_the_same_name_on_another_node_stays,
+                    a_node_with_two_claims_is_drained_and_let_go,
+                    a_pod_that_leaves_too_slowly_is_hurried,
                     a_pod_that_never_ends_does_not_hold_its_node_for_ever;
             }
             conditions at conditions {
@@ -159,6 +171,10 @@ macro_rules! stories {
                     a_claim_expires_when_its_time_has_come,
                     the_arrival_of_a_pod_is_noted_on_its_claim;
                 virtual_time(defaults):
+                    what_the_cloud_calls_drift_is_drift,
+                    a_type_that_is_no_longer_sold_is_drift_after_an_hour,
+                    a_claim_does_not_drift_before_it_is_launched,
+                    an_operator_that_hashes_otherwise_drifts_nothing,
                     pods_that_come_and_go_restart_the_wait,
                     a_pod_that_ends_restarts_the_wait,
                     a_claim_whose_instance_vanished_is_collected,
@@ -182,6 +198,7 @@ macro_rules! stories {
                     an_unwell_node_is_replaced_after_ten_minutes,
                     an_unwell_node_whose_drain_hangs_is_replaced,
                     an_unwell_node_of_another_provider_is_left_alone,
+                    nothing_holds_a_repair_back,
                     too_many_unwell_nodes_are_left_alone;
             }
             emptiness at disruption::emptiness {

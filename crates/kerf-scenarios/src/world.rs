@@ -233,6 +233,19 @@ impl World {
         }
     }
 
+    /// The cloud no longer has this type of instance; only where the operator is the story's own.
+    pub fn withdraw(&self, instance_type: &str) {
+        match &self.operator {
+            Some(operator) => {
+                let types = kwok::generated().into_iter();
+                operator.offer(types.filter(|one| one.name() != instance_type));
+            }
+            None => {
+                panic!("instance types are those of an operator, and there is none of this story")
+            }
+        }
+    }
+
     pub async fn start_operator(&mut self) {
         let client = match &self.stage {
             Stage::Testbed { testbed, .. } => testbed.client_with(&self.faults),

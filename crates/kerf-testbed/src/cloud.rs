@@ -252,7 +252,12 @@ impl CloudProvider for FaultyCloud {
     }
 
     async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
-        self.cloud.drifted(claim).await
+        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let reason = self.faults.state().drifted.get(provider_id).cloned();
+        match reason {
+            Some(reason) => Ok(Some(reason)),
+            None => self.cloud.drifted(claim).await,
+        }
     }
 }
 

@@ -138,6 +138,7 @@ impl CheckedTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use kerf_api::{NodeSelectorRequirement, Operator};
     use kerf_model::{Offering, Overhead, Resources};
 
@@ -161,13 +162,14 @@ mod tests {
     fn hashes_of_the_same_version_tell() {
         use annotations::{NODE_POOL_HASH as HASH, NODE_POOL_HASH_VERSION as VERSION};
         type Pairs = &'static [(&'static str, &'static str)];
-        let cases: [(Pairs, Pairs, bool); 6] = [
+        let cases: [(Pairs, Pairs, bool); 7] = [
             (&[(HASH, "1"), (VERSION, "v3")], &[(HASH, "1"), (VERSION, "v3")], false),
             (&[(HASH, "1"), (VERSION, "v3")], &[(HASH, "2"), (VERSION, "v3")], true),
             (&[(HASH, "1"), (VERSION, "v2")], &[(HASH, "2"), (VERSION, "v3")], false),
             (&[(HASH, "1")], &[(HASH, "2"), (VERSION, "v3")], false),
             (&[], &[(HASH, "2"), (VERSION, "v3")], false),
             (&[(HASH, "1"), (VERSION, "v3")], &[(VERSION, "v3")], false),
+            (&[(HASH, "1"), (VERSION, "v3")], &[(HASH, "2")], false),
         ];
         for (claim, pool, drifted) in cases {
             assert_eq!(
@@ -235,5 +237,62 @@ mod tests {
         check("small", "spot", "a", false);
         check("small", "on-demand", "b", false);
         check("large", "on-demand", "a", false);
+        assert!(!type_is_offered(&labelled(&[]), &types, &KnownLabels::default()), "no label");
+    }
+
+    #[test]
+    fn a_reservation_may_run_out_without_drift() {
+        const RESERVATION: &str = "example.com/reservation";
+        let mut known = KnownLabels::default();
+        known.well_known.insert(RESERVATION.to_owned());
+        known.reservation_id = Some(RESERVATION.to_owned());
+        let check = |offered: &[(&str, Option<&str>)], expected: bool| {
+            let offerings = offered.iter().map(|(capacity_type, reservation)| {
+                let mut requirements = Requirements::new([Requirement::is_in(
+                    labels::CAPACITY_TYPE,
+                    [*capacity_type],
+                )]);
+                if let Some(reservation) = reservation {
+                    requirements.add(Requirement::is_in(RESERVATION, [*reservation]));
+                }
+                Offering { requirements, ..Offering::default() }
+            });
+            let types = [Arc::new(InstanceType::new(
+                "small",
+                Requirements::default(),
+                offerings.collect(),
+                Resources::new(),
+                Overhead::default(),
+            ))];
+            let claim = labelled(&[
+                (labels::INSTANCE_TYPE, "small"),
+                (labels::CAPACITY_TYPE, "reserved"),
+                (RESERVATION, "r-1"),
+            ]);
+            assert_eq!(type_is_offered(&claim, &types, &known), expected, "{offered:?}");
+        };
+        check(&[("reserved", Some("r-1"))], true);
+        check(&[("reserved", Some("r-2"))], true);
+        check(&[("on-demand", None)], true);
+        check(&[("spot", None), ("on-demand", None)], true);
+        check(&[("spot", None)], false);
+        check(&[], false);
+    }
+
+    #[test]
+    fn types_are_looked_for_after_an_hour_and_then_every_half() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let mut claim = NodeClaim::default();
+        claim.metadata.uid = Some("u".into());
+        let checked = CheckedTypes::default();
+        assert!(!checked.is_due(&claim, at(600)), "nobody knows how old it is");
+        claim.metadata.creation_timestamp = Some(Time(at(0)));
+        assert!(!checked.is_due(&claim, at(60)));
+        assert!(checked.is_due(&claim, at(61)));
+        checked.found(&claim, at(61));
+        assert!(!checked.is_due(&claim, at(90)));
+        assert!(checked.is_due(&claim, at(91)));
+        claim.metadata.uid = Some("of another claim".into());
+        assert!(checked.is_due(&claim, at(62)));
     }
 }

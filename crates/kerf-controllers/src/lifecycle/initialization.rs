@@ -47,7 +47,7 @@ impl Waiting {
 }
 
 pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Result<()> {
-    if is_settled(context, claim, INITIALIZED) || !claim.is_true(REGISTERED) {
+    if is_settled(claim, INITIALIZED, context.now()) || !claim.is_true(REGISTERED) {
         return Ok(());
     }
     let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
@@ -122,6 +122,7 @@ mod tests {
         let not_ready = json!({"conditions": [{"type": "Ready", "status": "False"}], "allocatable": {"cpu": "2"}});
         let cni = json!({"key": "cni", "value": "x", "effect": "NoExecute"});
         let starting = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+        let held_back = json!({"key": "readiness.k8s.io/agent", "effect": "NoSchedule"});
         let other = json!({"key": "other", "effect": "NoSchedule"});
         let cases = [
             (&not_ready, vec![&cni], json!({}), Err(Waiting::NodeNotReady)),
@@ -138,6 +139,12 @@ mod tests {
                 Err(Waiting::KnownEphemeralTaintsExist(
                     "node.kubernetes.io/not-ready:NoSchedule".into(),
                 )),
+            ),
+            (
+                &ready,
+                vec![&other, &held_back],
+                json!({}),
+                Err(Waiting::KnownEphemeralTaintsExist("readiness.k8s.io/agent:NoSchedule".into())),
             ),
             (
                 &ready,

@@ -21,7 +21,7 @@ use crate::{
 const LONGEST_MESSAGE: usize = 300;
 
 pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
-    if is_settled(context, claim, LAUNCHED) {
+    if is_settled(claim, LAUNCHED, context.now()) {
         return Ok(Step::Next);
     }
     match context.provider.create(claim).await {

@@ -88,6 +88,22 @@ mod tests {
     }
 
     #[test]
+    fn the_time_counts_from_when_the_condition_became_what_it_is() {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let after = |minutes| start + jiff::SignedDuration::from_mins(minutes);
+        let mut claim = NodeClaim::default();
+        claim.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(start));
+        claim.condition_set(after(4)).set_false(LAUNCHED, "R", "");
+        assert_eq!(life(&claim, after(8)), Life::Waiting(Duration::from_mins(1)));
+        assert_eq!(life(&claim, after(9)), Life::NotLaunched);
+        claim.condition_set(after(8)).set_true(LAUNCHED);
+        claim.condition_set(after(10)).set_false(REGISTERED, "R", "");
+        assert_eq!(life(&claim, after(16)), Life::Waiting(Duration::from_mins(9)));
+        assert_eq!(life(&claim, after(25)), Life::NotRegistered);
+    }
+
+    #[test]
     fn a_clock_that_runs_behind_gives_up_nothing() {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut claim = NodeClaim::default();

@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<()> {
-    if is_settled(context, claim, REGISTERED) {
+    if is_settled(claim, REGISTERED, context.now()) {
         return Ok(());
     }
     let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
@@ -164,11 +164,14 @@ mod tests {
 
     #[test]
     fn taints_are_left_to_whoever_asked_for_it() {
-        let node = node(json!({
-            "metadata": {"name": "n", "labels": {"karpenter.sh/do-not-sync-taints": "true"}},
-            "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
-        }));
-        assert!(taint_keys(&registered(&node, &claim())).is_empty());
+        let synced: &[&str] = &["dedicated", "cni"];
+        for (asked, taints) in [("true", &[][..]), ("false", synced), ("", synced)] {
+            let node = node(json!({
+                "metadata": {"name": "n", "labels": {"karpenter.sh/do-not-sync-taints": asked}},
+                "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+            }));
+            assert_eq!(taint_keys(&registered(&node, &claim())), taints, "{asked:?}");
+        }
     }
 
     #[test]

@@ -163,6 +163,62 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn pods_wait_until_they_are_decided_upon_bound_started_or_gone() {
+        let times = PodTimes::register(&Metrics::default());
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let pod = |phase: &str, node: Option<&str>, ready: &str| -> Option<Arc<Pod>> {
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "namespace": "ns"},
+                "spec": {"containers": [], "nodeName": node},
+                "status": {"phase": phase, "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+                    {"type": "Ready", "status": ready},
+                ]},
+            }))
+            .map(Arc::new)
+            .ok()
+        };
+        let key = || Key::namespaced("ns", "p");
+        let mut before = None;
+        let mut becomes = |after: Option<Arc<Pod>>| {
+            let delta = Delta { key: key(), before: before.take(), after: after.clone() };
+            before = after;
+            times.notice(&Change::Pod(delta), at(1));
+        };
+        let pending = || pod("Pending", None, "False");
+        let waiting = |undecided: Option<i64>, placed: Option<i64>, bound: bool| {
+            let all: Vec<_> = times.waiting();
+            let all = all.iter().map(|it| (it.undecided_since, it.placed_at, it.bound));
+            assert_eq!(all.collect::<Vec<_>>(), [(undecided.map(at), placed.map(at), bound)]);
+        };
+        becomes(pending());
+        waiting(Some(1), None, false);
+        times.decided(&key(), false, at(2));
+        waiting(None, None, false);
+        times.decided(&key(), true, at(3));
+        times.decided(&key(), true, at(4));
+        waiting(None, Some(3), false);
+        // The place is lost, and found again.
+        times.decided(&key(), false, at(5));
+        waiting(None, None, false);
+        times.decided(&key(), true, at(6));
+        becomes(pod("Pending", Some("n"), "False"));
+        waiting(None, Some(6), true);
+        becomes(pod("Running", Some("n"), "True"));
+        assert!(times.waiting().is_empty(), "it has started");
+        for end in [None, pod("Failed", None, "False"), pod("Succeeded", Some("n"), "False")] {
+            becomes(pending());
+            waiting(Some(1), None, false);
+            becomes(end.clone());
+            assert!(times.waiting().is_empty(), "{end:?}");
+        }
+        // Bound by kube-scheduler before anything was decided.
+        becomes(pending());
+        becomes(pod("Pending", Some("n"), "False"));
+        waiting(None, None, true);
+    }
+
+    #[test]
     fn a_pod_is_followed_from_pending_to_ready() {
         let metrics = Metrics::default();
         let times = PodTimes::register(&metrics);

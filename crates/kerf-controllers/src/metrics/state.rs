@@ -472,3 +472,51 @@ fn age(
 fn seconds(since: Timestamp, now: Timestamp) -> f64 {
     now.duration_since(since).as_secs_f64().max(0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kerf_model::{Offering, Overhead, Requirement, Requirements};
+
+    #[test]
+    fn a_claim_costs_what_its_provider_last_said() {
+        let types = |price: &str| {
+            let offering = Offering {
+                requirements: Requirements::new([
+                    Requirement::is_in(labels::ZONE, ["a"]),
+                    Requirement::is_in(labels::CAPACITY_TYPE, ["spot"]),
+                ]),
+                price: price.parse().unwrap(),
+                // What runs is paid for, whether more of it can be had or not.
+                available: false,
+                ..Offering::default()
+            };
+            let (none, nothing) = (Requirements::default(), Resources::new());
+            [Arc::new(InstanceType::new("t", none, vec![offering], nothing, Overhead::default()))]
+        };
+        let prices = Prices::default();
+        let check = |pool: &str, instance_type: &str, zone: &str, expected: Option<&str>| {
+            let mut claim = NodeClaim::default();
+            for (key, value) in [
+                (labels::NODE_POOL, pool),
+                (labels::INSTANCE_TYPE, instance_type),
+                (labels::ZONE, zone),
+                (labels::CAPACITY_TYPE, "spot"),
+            ] {
+                claim.labels_mut().insert(key.into(), value.into());
+            }
+            let expected = expected.map(|price| price.parse().unwrap());
+            assert_eq!(prices.of(&claim), expected, "{pool} {instance_type} {zone}");
+        };
+        check("p", "t", "a", None);
+        prices.remember("p", &types("0.3"));
+        check("p", "t", "a", Some("0.3"));
+        check("p", "t", "b", None);
+        check("p", "u", "a", None);
+        check("q", "t", "a", None);
+        prices.remember("q", &types("0.5"));
+        prices.remember("p", &types("0.4"));
+        check("p", "t", "a", Some("0.4"));
+        check("q", "t", "a", Some("0.5"));
+    }
+}

@@ -182,6 +182,8 @@ mod tests {
         pool.metadata.uid = Some("u".into());
         let status = |pool: &NodePool| pool.condition_status(NODE_REGISTRATION_HEALTHY);
 
+        healths.update(&mut pool, None, now);
+        assert_eq!(pool.condition(NODE_REGISTRATION_HEALTHY), None, "there is no NodeClass");
         healths.update(&mut pool, Some(&class(1)), now);
         assert_eq!(status(&pool), Status::Unknown);
         healths.note("u", Ok(()));
@@ -198,6 +200,44 @@ mod tests {
         pool.metadata.generation = Some(2);
         healths.update(&mut pool, Some(&class(2)), now);
         assert_eq!(status(&pool), Status::Unknown, "the pool changed");
+    }
+
+    #[test]
+    fn a_pool_turns_with_the_second_failure_and_back_when_only_one_is_left() {
+        let class = NodeClass {
+            reference: kerf_api::NodeClassReference::default(),
+            version: 1,
+            generation: 1,
+            deleting: false,
+            ready: None,
+        };
+        let healths = RegistrationHealth::default();
+        let now = Timestamp::UNIX_EPOCH;
+        let pool = |uid: &str| {
+            let mut pool = NodePool::default();
+            pool.metadata.generation = Some(1);
+            pool.metadata.uid = Some(uid.into());
+            healths.update(&mut pool, Some(&class), now);
+            pool
+        };
+        let (mut pool, mut other) = (pool("u"), pool("v"));
+        let (yes, no) = (true, false);
+        for (registered, expected) in [
+            (yes, Status::True),
+            (no, Status::True),
+            (no, Status::False),
+            (yes, Status::False),
+            (yes, Status::False),
+            (yes, Status::True),
+        ] {
+            let failure = || ("Why".to_owned(), "because".to_owned());
+            healths.note("u", registered.then_some(()).ok_or_else(failure));
+            healths.update(&mut pool, Some(&class), now);
+            assert_eq!(pool.condition_status(NODE_REGISTRATION_HEALTHY), expected);
+        }
+        healths.update(&mut other, Some(&class), now);
+        let status = other.condition_status(NODE_REGISTRATION_HEALTHY);
+        assert_eq!(status, Status::Unknown, "another pool has its own record");
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn tier(pod: &Pod) -> Tier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     fn pod(name: &str, critical: bool, daemon: bool, grace: i64) -> Arc<Pod> {
@@ -111,6 +112,15 @@ mod tests {
             waiting.retain(|pod| !next.contains(&pod.name_any()));
         }
         assert!(next(&waiting, None, now).is_empty());
+    }
+
+    #[test]
+    fn a_tier_waits_until_the_one_before_it_is_gone_and_not_only_going() {
+        let mut going = pod("going", false, false, 30);
+        Arc::make_mut(&mut going).metadata.deletion_timestamp =
+            Some(Time(Timestamp::from_second(30).unwrap()));
+        let waiting = [pod("critical", true, false, 30), going];
+        assert_eq!(names(next(&waiting, None, Timestamp::UNIX_EPOCH)), ["going"]);
     }
 
     #[test]

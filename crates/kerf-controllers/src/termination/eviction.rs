@@ -163,8 +163,7 @@ async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
 
 /// Deletes a pod past its budget and its annotation, with what is left of its grace period.
 async fn force(context: &Context, id: &PodId, pod: &Pod, deadline: Timestamp) -> Result<Outcome> {
-    let left = deadline.duration_since(context.now()).as_secs().max(1);
-    let grace = u32::try_from(left).unwrap_or(u32::MAX);
+    let grace = seconds_left(deadline, context.now());
     let wanted = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     let message = format!(
         "Deleting the pod to accommodate the terminationTime {deadline} of the node. The pod was granted {grace} seconds of grace-period of its {} terminationGracePeriodSeconds. This bypasses the PDB of the pod and the do-not-disrupt annotation.",
@@ -180,6 +179,13 @@ async fn force(context: &Context, id: &PodId, pod: &Pod, deadline: Timestamp) ->
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Done),
         Err(error) => Err(error).tried(|| format!("deleting pod {id}")),
     }
+}
+
+/// What a pod is given of its grace period. Never nothing: that would take the object away while
+/// its containers still run.
+fn seconds_left(deadline: Timestamp, now: Timestamp) -> u32 {
+    let left = deadline.duration_since(now).as_secs().max(1);
+    u32::try_from(left).unwrap_or(u32::MAX)
 }
 
 /// Whether the pod must be deleted now, because its own grace period would end after the node's time is up.
@@ -250,6 +256,20 @@ mod tests {
                 forced,
                 "{deadline:?} {grace:?} {deleted:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_has_what_is_left_and_at_least_a_second() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (left, granted) in [
+            (SignedDuration::from_millis(90_500), 90),
+            (SignedDuration::from_millis(999), 1),
+            (SignedDuration::ZERO, 1),
+            (SignedDuration::from_mins(-1), 1),
+            (SignedDuration::from_secs(i64::from(u32::MAX) + 1), u32::MAX),
+        ] {
+            assert_eq!(seconds_left(now + left, now), granted, "{left}");
         }
     }
 

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, annotations,
     conditions::{CONSOLIDATABLE, Conditioned, DRIFTED},
+    hash::HASH_VERSION,
+    labels,
 };
-use kerf_testbed::actors::RUNS_FOR;
+use kerf_testbed::{CloudFault, actors::RUNS_FOR};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -25,12 +27,10 @@ pub async fn a_changed_template_drifts_its_nodes_until_it_is_changed_back(world:
     let pool = with_pool(&world, &untouched(json!({}))).await;
     world.create(build::pod("a", &json!({}))).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
-    let annotate =
-        |value: Value| json!({"spec": {"template": {"metadata": {"annotations": value}}}});
-    world.patch(&pool, annotate(json!({"example.com/note": "new"}))).await;
+    world.patch(&pool, annotated(&json!({"example.com/note": "new"}))).await;
     let why = world.until("the claim has drifted", condition(&claim, DRIFTED, "True")).await;
     assert_eq!(why, "NodePoolDrifted: NodePoolDrifted");
-    world.patch(&pool, annotate(Value::Null)).await;
+    world.patch(&pool, annotated(&Value::Null)).await;
     world.until("it has not drifted any more", without(&claim, DRIFTED)).await;
 }
 
@@ -57,8 +57,111 @@ pub async fn a_quiet_node_becomes_consolidatable_unless_its_pool_says_never(worl
     world.create(build::pod("a", &json!({}))).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.until("it is consolidatable", condition(&claim, CONSOLIDATABLE, "True")).await;
-    world.patch(&pool, json!({"spec": {"disruption": {"consolidateAfter": "Never"}}})).await;
+    world.patch(&pool, annotated(&json!({"example.com/note": "new"}))).await;
+    world
+        .until("it has drifted as well", async |world: &World| {
+            let claim = world.get(&claim).await.ok_or("the claim is gone")?;
+            let both = claim.is_true(CONSOLIDATABLE) && claim.is_true(DRIFTED);
+            if both { Ok(()) } else { Err(format!("{:?}", claim.status)) }
+        })
+        .await;
+    let mut changes = annotated(&Value::Null);
+    changes["spec"]["disruption"]["consolidateAfter"] = json!("Never");
+    world.patch(&pool, changes).await;
     world.until("it is not any more", without(&claim, CONSOLIDATABLE)).await;
+    world.until("nor has it drifted", without(&claim, DRIFTED)).await;
+}
+
+/// The first reason counts: the pool's before the cloud's.
+pub async fn what_the_cloud_calls_drift_is_drift(world: World) {
+    let pool = with_pool(&world, &untouched(json!({}))).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    let instance = claim.status.clone().unwrap_or_default().provider_id;
+    let drifted = async |why: &str| {
+        let condition = format!("{why}: {why}");
+        world
+            .until(why, async |world: &World| {
+                let claim = world.get(&claim).await.ok_or("the claim is gone")?;
+                let drifted = claim.condition(DRIFTED).ok_or("it has not drifted")?;
+                let told = format!("{}: {}", drifted.reason, drifted.message);
+                if told == condition { Ok(drifted.last_transition_time.0) } else { Err(told) }
+            })
+            .await
+    };
+    world.cloud().drift(&instance, Some("ImageDrifted"));
+    let since = drifted("ImageDrifted").await;
+    world.pass(Duration::from_mins(1)).await;
+    let zone = &node.labels()["topology.kubernetes.io/zone"];
+    let elsewhere =
+        json!([{"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": [zone]}]);
+    world.patch(&pool, json!({"spec": {"template": {"spec": {"requirements": elsewhere}}}})).await;
+    drifted("RequirementsDrifted").await;
+    world.patch(&pool, annotated(&json!({"example.com/note": "new"}))).await;
+    assert_eq!(drifted("NodePoolDrifted").await, since, "it has drifted all the time");
+    let mut back = annotated(&Value::Null);
+    back["spec"]["template"]["spec"]["requirements"] = json!([]);
+    world.patch(&pool, back).await;
+    drifted("ImageDrifted").await;
+    world.cloud().drift(&instance, None);
+    world.until("it has not drifted any more", without(&claim, DRIFTED)).await;
+}
+
+pub async fn a_type_that_is_no_longer_sold_is_drift_after_an_hour(world: World) {
+    with_pool(&world, &untouched(json!({}))).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.withdraw(&node.labels()[labels::INSTANCE_TYPE]);
+    world.pass(Duration::from_mins(58)).await;
+    let drifted = world.get(&claim).await.and_then(|claim| claim.condition(DRIFTED).cloned());
+    assert_eq!(drifted, None, "judged too early");
+    let why = world.until("the claim has drifted", condition(&claim, DRIFTED, "True")).await;
+    assert_eq!(why, "InstanceTypeNotFound: InstanceTypeNotFound");
+}
+
+pub async fn a_claim_does_not_drift_before_it_is_launched(world: World) {
+    let pool = with_pool(&world, &untouched(json!({}))).await;
+    world.cloud().at_rate(1.0, CloudFault::LaunchRefused);
+    world.create(build::pod("a", &json!({}))).await;
+    let claim = world.until("there is a claim", World::only::<NodeClaim>).await;
+    world.patch(&pool, annotated(&json!({"example.com/note": "new"}))).await;
+    world.pass(Duration::from_mins(2)).await;
+    let drifted = world.get(&claim).await.and_then(|claim| claim.condition(DRIFTED).cloned());
+    assert_eq!(drifted, None);
+    world.cloud().clear();
+    let why = world.until("it is launched and drifts", condition(&claim, DRIFTED, "True")).await;
+    assert_eq!(why, "NodePoolDrifted: NodePoolDrifted");
+}
+
+/// Claims and pool carry a hash of a kind that this operator does not make.
+pub async fn an_operator_that_hashes_otherwise_drifts_nothing(mut world: World) {
+    let pool = with_pool(&world, &untouched(json!({}))).await;
+    world.create(build::pod("a", &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.stop_operator().await;
+    let (hash, version) = (annotations::NODE_POOL_HASH, annotations::NODE_POOL_HASH_VERSION);
+    let old = json!({"metadata": {"annotations": {hash: "1234", version: "v0"}}});
+    world.patch(&claim, old.clone()).await;
+    world.patch(&pool, old).await;
+    world.start_operator().await;
+    let stamped = async |world: &World| {
+        let (pool, claim) = (world.get(&pool).await, world.get(&claim).await);
+        let (pool, claim) = pool.zip(claim).ok_or("one is gone")?;
+        for annotations in [pool.annotations(), claim.annotations()] {
+            let told = (annotations.get(hash), annotations.get(version).map(String::as_str));
+            if told != (Some(&pool.hash()), Some(HASH_VERSION)) {
+                return Err(format!("{told:?}"));
+            }
+        }
+        Ok(())
+    };
+    world.until("both carry the hash of this operator", stamped).await;
+    world.pass(Duration::from_mins(10)).await;
+    assert_eq!(stamped(&world).await, Ok(()));
+    let drifted = world.get(&claim).await.and_then(|claim| claim.condition(DRIFTED).cloned());
+    assert_eq!(drifted, None);
+    let told = told(&world, DRIFTED, &claim).await;
+    assert!(told.is_err(), "it drifted for a while: {told:?}");
 }
 
 pub async fn pods_that_come_and_go_restart_the_wait(world: World) {
@@ -148,6 +251,11 @@ pub async fn a_node_that_is_smaller_than_promised_is_reported(world: World) {
     assert_eq!(why, "ConsistencyCheckFailed: Consistency Check Failed");
     let told = told(&world, "FailedConsistencyCheck", &claim).await;
     assert_eq!(told.as_deref(), Ok("expected 2 of resource cpu, but found 1 (50.0% of expected)"));
+}
+
+/// A change of what nodes are made of.
+fn annotated(value: &Value) -> Value {
+    json!({"spec": {"template": {"metadata": {"annotations": value}}}})
 }
 
 pub(super) fn small() -> Value {

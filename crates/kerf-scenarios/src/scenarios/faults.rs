@@ -3,15 +3,20 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{
+    apps::v1::Deployment,
     core::v1::{Event, Node, Pod},
     storage::v1::VolumeAttachment,
 };
-use kerf_api::{NodeClaim, conditions::Conditioned, labels};
-use kerf_testbed::{CloudFault, Fault, Matching, Offered, actors};
+use kerf_api::{
+    NodeClaim, annotations,
+    conditions::{Conditioned, INSTANCE_TERMINATING, READY},
+    labels,
+};
+use kerf_testbed::{CloudFault, Fault, Matching, Offered, Verb, actors};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-use super::{all_run, no_node, one_ready_node, with_pool};
+use super::{all_run, condition, launching::gone, no_node, one_ready_node, with_pool};
 use crate::{World, build};
 
 pub async fn a_launch_that_finds_no_capacity_is_planned_anew(world: World) {
@@ -87,7 +92,9 @@ pub async fn a_refused_launch_counts_under_the_limits(world: World) {
 async fn is_refused(world: &World) -> Result<NodeClaim, String> {
     let claim = world.only::<NodeClaim>().await?;
     let launched = claim.condition("Launched").ok_or("no condition")?;
-    if launched.reason == "LaunchRefused" { Ok(claim) } else { Err("not refused".into()) }
+    let told = (launched.reason.as_str(), launched.message.as_str());
+    let refused = told == ("LaunchRefused", "injected: the launch was refused");
+    if refused { Ok(claim) } else { Err(format!("{told:?}")) }
 }
 
 pub async fn a_launch_whose_answer_is_lost_is_not_launched_twice(world: World) {
@@ -150,13 +157,103 @@ pub async fn a_node_whose_instance_is_gone_is_replaced(world: World) {
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
 }
 
+/// A list may be late or wrong; a kubelet that reports is there.
+pub async fn a_node_that_reports_is_kept_although_its_instance_is_not_listed(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::deployment("a", 1, &json!({}))).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    world.cloud().vanish(claim.status.clone().unwrap_or_default().provider_id);
+    world.pass(Duration::from_mins(10)).await;
+    let kept = world.get(&claim).await.map(|claim| claim.metadata.deletion_timestamp);
+    assert_eq!(kept, Some(None));
+}
+
+/// Nobody is there who could end their pods; these would hold a drain for ever.
+pub async fn nodes_whose_instances_are_gone_are_let_go_without_a_drain(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(protected_for_ever(3)).await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    for claim in world.list::<NodeClaim>().await {
+        world.cloud().vanish(claim.status.unwrap_or_default().provider_id);
+    }
+    let lost = world.list::<Node>().await;
+    for node in &lost {
+        world.kill_node(&node.name_any());
+    }
+    for node in lost {
+        world.until("the node is gone", gone(&node)).await;
+    }
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+}
+
+pub async fn a_node_that_reports_is_drained_although_its_instance_is_gone(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(protected_for_ever(1)).await;
+    let pods = world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.cloud().vanish(claim.status.clone().unwrap_or_default().provider_id);
+    world.delete(&claim).await;
+    world.pass(Duration::from_mins(5)).await;
+    assert!(world.get(&node).await.is_some(), "the pod was left behind");
+    let free = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: null}}});
+    world.patch(&pods[0], free).await;
+    world.until("the node is gone", gone(&node)).await;
+    let evicted = super::told(&world, "Evicted", &pods[0]).await;
+    assert_eq!(evicted.as_deref(), Ok("Evicted pod: Forceful Termination"));
+}
+
+pub async fn a_volume_that_will_not_detach_is_left_behind_at_the_deadline(world: World) {
+    with_pool(&world, &json!({"template": {"spec": {"terminationGracePeriod": "5m"}}})).await;
+    let (claim, _) = with_volume_that_will_not_detach(&world).await;
+    world.delete(&claim).await;
+    told(&world, "AwaitingVolumeDetachment").await;
+    world.cloud().on_next(1, CloudFault::TerminationSlow(Duration::from_mins(1)));
+    let why = world.until("the wait is over", condition(&claim, "VolumesDetached", "False")).await;
+    assert_eq!(why, "TerminationGracePeriodElapsed: TerminationGracePeriodElapsed");
+    world.until("everything is gone", no_node).await;
+}
+
+/// The API server says that the pod is gone, or another. Nobody is told, and the drain finds out what is true.
+pub async fn an_eviction_that_comes_too_late_is_passed_over(world: World) {
+    with_pool(&world, &json!({})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let evictions = Matching::any().verb(Verb::Create).subresource("eviction");
+    world.faults().on_next(1, evictions, Fault::Conflict);
+    world.delete(&claim).await;
+    world.until("the pod is gone", gone(&pod)).await;
+    world.until("the node is gone", gone(&node)).await;
+    let metrics = world.metrics();
+    for answered in ["409", "200"] {
+        let line = format!("karpenter_pods_eviction_requests_total{{code=\"{answered}\"}} 1");
+        assert!(metrics.lines().any(|it| it == line), "{line} is not in\n{metrics}");
+    }
+    let events = world.list::<Event>().await;
+    let told = events.iter().filter(|it| it.reason.as_deref() == Some("FailedDraining"));
+    let told: Vec<_> = told.filter_map(|it| it.message.as_deref()).collect();
+    assert_eq!(told, ["Failed to drain node, 1 pods are waiting to be evicted"]);
+}
+
 pub async fn a_volume_that_will_not_detach_holds_the_instance(world: World) {
     with_pool(&world, &json!({})).await;
+    let (claim, attachment) = with_volume_that_will_not_detach(&world).await;
+    let node = world.only::<Node>().await.unwrap_or_else(|error| panic!("{error}"));
+    world.delete(&claim).await;
+    told(&world, "AwaitingVolumeDetachment").await;
+    world.pass(Duration::from_mins(5)).await;
+    assert!(world.get(&node).await.is_some(), "the instance waits for its volume");
+    let free = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: null}}});
+    world.patch(&attachment, free).await;
+    world.until("everything is gone", no_node).await;
+}
+
+async fn with_volume_that_will_not_detach(world: &World) -> (NodeClaim, VolumeAttachment) {
     world.create(build::volume_class("disks")).await;
     world.create(build::volume_claim("a", "disks")).await;
     let volumes = json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]});
     world.create(build::pod("a", &volumes)).await;
-    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     let attachment = world
         .until("the volume is attached", async |world: &World| {
@@ -165,13 +262,7 @@ pub async fn a_volume_that_will_not_detach_holds_the_instance(world: World) {
         .await;
     let held = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: "true"}}});
     world.patch(&attachment, held).await;
-    world.delete(&claim).await;
-    told(&world, "AwaitingVolumeDetachment").await;
-    world.pass(Duration::from_mins(5)).await;
-    assert!(world.get(&node).await.is_some(), "the instance waits for its volume");
-    let free = json!({"metadata": {"annotations": {actors::NEVER_DETACHES: null}}});
-    world.patch(&attachment, free).await;
-    world.until("everything is gone", no_node).await;
+    (claim, attachment)
 }
 
 /// A pod that is still there a minute after its own grace period of 30 seconds is no longer waited for.
@@ -214,7 +305,9 @@ pub async fn a_slow_termination_is_waited_for(world: World) {
     world.delete(&pod).await;
     world.delete(&claim).await;
     world.pass(Duration::from_mins(9)).await;
-    assert!(world.get(&claim).await.is_some(), "the claim stays as long as its instance");
+    let claim = world.get(&claim).await.unwrap_or_else(|| panic!("its instance is still there"));
+    // That its instance goes makes it no less ready.
+    assert!(claim.is_true(INSTANCE_TERMINATING) && claim.is_true(READY), "{:?}", claim.status);
     world.until("everything is gone", no_node).await;
 }
 
@@ -257,6 +350,23 @@ pub async fn a_stormy_day_ends_with_all_pods_running_and_nothing_leaked(world: W
             left => Err(format!("{left:?}")),
         })
         .await;
+}
+
+/// One pod on each machine, and none of them wants to leave it for any reason.
+fn protected_for_ever(replicas: u32) -> Deployment {
+    let always = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+    let stays = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"].map(always);
+    let pod = json!({
+        "tolerations": stays,
+        "containers": [{
+            "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+            "resources": {"requests": {"cpu": "1"}},
+        }],
+    });
+    let mut all = json!(build::deployment("a", replicas, &pod));
+    let keep = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: "true"}}});
+    build::merge(&mut all["spec"]["template"], &keep);
+    build::object(all)
 }
 
 async fn another_node(world: &World, first: &Node) {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodePool, TERMINATION_FINALIZER,
     conditions::{Conditioned, INITIALIZED, LAUNCHED, READY, REGISTERED},
-    labels,
+    labels, taints,
 };
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{condition, one_ready_node, ready_pool, runs, told, with_pool};
+use super::{condition, let_go, one_ready_node, ready_pool, runs, told, with_pool};
 use crate::{World, build};
 
 pub async fn a_claim_that_nothing_can_meet_is_given_up_with_a_reason(world: World) {
@@ -39,16 +39,131 @@ pub async fn a_claim_whose_class_is_missing_is_given_up_with_a_reason(world: Wor
     world.until("the claim is gone", gone(&claim)).await;
 }
 
-pub async fn a_claim_of_another_provider_is_left_alone(world: World) {
-    let class = json!({"nodeClassRef": {"group": "example.com", "kind": "Other", "name": "o"}});
-    let foreign = world.create(build::claim("foreign", &class)).await;
+pub async fn a_claim_whose_class_is_not_ready_is_given_up(world: World) {
+    let class = world.create(build::node_class("default", &json!({}))).await;
+    let not_ready = json!({
+        "type": "Ready", "status": "False", "reason": "Broken", "message": "it is broken",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    world.patch_status(&class, json!({"status": {"conditions": [not_ready]}})).await;
+    let claim = world.create(build::claim("c", &json!({}))).await;
+    world.until("the claim is gone", gone(&claim)).await;
+    world
+        .until("it is counted", async |world: &World| {
+            let counted = "karpenter_nodeclaims_disrupted_total{reason=\"nodeclass_not_ready\"";
+            let metrics = world.metrics();
+            if metrics.lines().any(|it| it.starts_with(counted)) { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+}
+
+/// Nothing is written on them, whatever it is that ours would get: finalizers, labels, conditions, hashes, an end.
+pub async fn what_belongs_to_another_provider_is_left_alone(world: World) {
+    let class = json!({"group": "example.com", "kind": "Other", "name": "o"});
+    let template = json!({"template": {"spec": {"nodeClassRef": class}}, "replicas": 2});
+    let pool = world.create(build::pool("foreign", &template)).await;
+    let mut claim = build::claim("foreign", &json!({"nodeClassRef": class, "expireAfter": "1s"}));
+    claim.labels_mut().insert(labels::NODE_POOL.into(), pool.name_any());
+    let claim = world.create(claim).await;
+    let node: Node = build::object(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "foreign", "finalizers": [TERMINATION_FINALIZER]},
+        "spec": {"providerID": "other://foreign"},
+    }));
+    let node = world.create(node).await;
+    world.delete(&node).await;
+    // What is done to ours meanwhile would have been done to the others.
     world.create(build::node_class("default", &json!({}))).await;
     let ours = world.create(build::claim("ours", &json!({}))).await;
     world.until("ours is ready", condition(&ours, READY, "True")).await;
-    let foreign = world.get(&foreign).await.unwrap_or_else(|| panic!("it is gone"));
-    assert!(foreign.finalizers().is_empty(), "{foreign:?}");
-    assert_eq!(foreign.status.map(|status| status.provider_id).unwrap_or_default(), "");
     world.delete(&ours).await;
+    world.until("ours is gone", gone(&ours)).await;
+    let version = |object: Option<String>| object.unwrap_or_else(|| panic!("it is gone"));
+    let claim_now = world.get(&claim).await.and_then(|claim| claim.resource_version());
+    assert_eq!(version(claim_now), version(claim.resource_version()), "the claim was changed");
+    let pool_now = world.get(&pool).await.and_then(|pool| pool.resource_version());
+    assert_eq!(version(pool_now), version(pool.resource_version()), "the pool was changed");
+    let foreign = world.get(&node).await.unwrap_or_else(|| panic!("the node was let go"));
+    let on_node = foreign.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    assert!(!on_node.iter().any(|taint| taint.key == taints::DISRUPTED), "{on_node:?}");
+    world.patch(&node, json!({"metadata": {"finalizers": null}})).await;
+}
+
+pub async fn a_node_without_its_taint_is_registered_and_reported(world: World) {
+    let claim = launched_without_node(&world).await;
+    world.create(node_of_instance("late", &claim)).await;
+    world.until("the claim is ready", condition(&claim, READY, "True")).await;
+    let why = world
+        .until("the claim is told", async |world: &World| {
+            told(world, "UnregisteredTaintMissing", &claim).await
+        })
+        .await;
+    assert!(why.starts_with("Missing karpenter.sh/unregistered taint"), "{why}");
+    world.delete(&claim).await;
+    world.until("the claim is gone", gone(&claim)).await;
+}
+
+/// Somebody copied a Node, say. Both go with the claim.
+pub async fn a_claim_takes_all_its_nodes_along(world: World) {
+    world.create(build::node_class("default", &json!({}))).await;
+    let claim = world.create(build::claim("c", &json!({}))).await;
+    world.until("the claim is ready", condition(&claim, READY, "True")).await;
+    let claim = world.get(&claim).await.unwrap_or_else(|| panic!("it is gone"));
+    let node = world.only::<Node>().await.unwrap_or_else(|error| panic!("{error}"));
+    let twin = world.create(node_of_instance("twin", &claim)).await;
+    world.delete(&claim).await;
+    let_go(&world, &claim, &node).await;
+    world.until("its twin is gone", gone(&twin)).await;
+}
+
+/// Which of the two is it? Neither is taken, and neither goes with the claim.
+pub async fn an_instance_with_two_nodes_is_not_registered(mut world: World) {
+    let claim = launched_without_node(&world).await;
+    world.kill_operator();
+    for name in ["one", "other"] {
+        world.create(node_of_instance(name, &claim)).await;
+    }
+    world.start_operator().await;
+    let why = world.until("the claim says so", condition(&claim, REGISTERED, "False")).await;
+    assert_eq!(why, "MultipleNodesFound: Invariant violated, matched multiple nodes");
+    world.delete(&claim).await;
+    world.until("the claim is gone", gone(&claim)).await;
+    world.pass(Duration::from_mins(5)).await;
+    assert_eq!(world.list::<Node>().await.len(), 2);
+}
+
+pub async fn a_claim_without_a_pool_is_given_up_like_any_other(world: World) {
+    world.create(build::node_class("default", &json!({"nodeRegistrationDelay": "24h"}))).await;
+    let mut claim = build::claim("c", &json!({}));
+    claim.labels_mut().insert(labels::NODE_POOL.into(), "gone".into());
+    let claim = world.create(claim).await;
+    world.pass(Duration::from_mins(14)).await;
+    assert!(world.get(&claim).await.is_some(), "given up too early");
+    world.until("the claim is gone", gone(&claim)).await;
+}
+
+pub async fn the_label_of_the_class_comes_back(world: World) {
+    world.create(build::node_class("default", &json!({}))).await;
+    let claim = world.create(build::claim("c", &json!({}))).await;
+    world.until("the claim is ready", condition(&claim, READY, "True")).await;
+    let node = world.only::<Node>().await.unwrap_or_else(|error| panic!("{error}"));
+    let label = "karpenter.kwok.sh/kwoknodeclass";
+    let lost = json!({"metadata": {"labels": {label: null}}});
+    world.patch(&claim, lost.clone()).await;
+    world.patch(&node, lost).await;
+    let class = Some(claim.spec.node_class_ref.name.clone());
+    world
+        .until("the label is back", async |world: &World| {
+            let on_claim = world.get(&claim).await.and_then(|it| it.labels().get(label).cloned());
+            let on_node = world.get(&node).await.and_then(|it| it.labels().get(label).cloned());
+            if on_claim == class && on_node == class {
+                Ok(())
+            } else {
+                Err(format!("{on_claim:?} {on_node:?}"))
+            }
+        })
+        .await;
+    world.delete(&claim).await;
 }
 
 pub async fn a_start_up_taint_holds_a_node_back_until_somebody_removes_it(world: World) {
@@ -78,12 +193,17 @@ pub async fn a_start_up_taint_holds_a_node_back_until_somebody_removes_it(world:
 
 pub async fn conditions_tell_how_far_a_claim_has_come(world: World) {
     let class = world.create(build::node_class("default", &json!({}))).await;
-    let claim = world.create(build::claim("c", &json!({}))).await;
+    // Amounts stay as they were written, however oddly.
+    let requests = json!({"cpu": "0.5", "memory": "536870912000m"});
+    let claim = build::claim("c", &json!({"resources": {"requests": requests}}));
+    let claim = world.create(claim).await;
     world.until("the claim is ready", condition(&claim, READY, "True")).await;
     let claim = world.get(&claim).await.unwrap_or_else(|| panic!("it is gone"));
     for done in [LAUNCHED, REGISTERED, INITIALIZED] {
         assert!(claim.is_true(done), "{done}: {:?}", claim.status);
     }
+    assert_eq!(claim.finalizers(), [TERMINATION_FINALIZER]);
+    assert_eq!(json!(claim.spec.resources.requests), requests);
     let status = claim.status.clone().unwrap_or_default();
     let node = world.only::<Node>().await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(status.node_name, node.name_any());
@@ -126,6 +246,25 @@ pub async fn a_claim_that_cannot_be_launched_is_given_up_after_five_minutes(worl
     let counted = "karpenter_nodeclaims_disrupted_total{reason=\"launch_timeout\"";
     let metrics = world.metrics();
     assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+}
+
+/// A claim whose instance is there and whose node is a day away.
+async fn launched_without_node(world: &World) -> NodeClaim {
+    world.create(build::node_class("default", &json!({"nodeRegistrationDelay": "24h"}))).await;
+    let claim = world.create(build::claim("c", &json!({}))).await;
+    world.until("the claim is launched", condition(&claim, LAUNCHED, "True")).await;
+    world.get(&claim).await.unwrap_or_else(|| panic!("it is gone"))
+}
+
+/// A node that somebody registers for the claim's instance, without the taint that nodes are born with.
+fn node_of_instance(name: &str, claim: &NodeClaim) -> Node {
+    let status = claim.status.clone().unwrap_or_default();
+    build::object(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "spec": {"providerID": status.provider_id},
+        "status": {"capacity": status.capacity, "allocatable": status.allocatable},
+    }))
 }
 
 pub(super) fn gone<K>(object: &K) -> impl AsyncFnMut(&World) -> Result<(), String>

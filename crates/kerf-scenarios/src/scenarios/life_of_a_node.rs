@@ -79,19 +79,24 @@ pub async fn a_drain_waits_for_a_disruption_budget(world: World) {
     let budget = world.create(build::budget("a", &json!({"maxUnavailable": 0}))).await;
     world.create(build::pod("a", &json!({}))).await;
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
-    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let pods = world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.delete(&claim).await;
     let blocked = world
         .until("the drain says what holds it", async |world: &World| {
             let events = world.list::<Event>().await;
-            let about = events.into_iter().find(|event| {
+            let about = events.into_iter().filter(|event| {
                 event.reason.as_deref() == Some("FailedDraining")
                     && event.involved_object.name.as_deref() == Some(&node.name_any())
             });
-            about.and_then(|event| event.message).ok_or_else(|| "no event".to_owned())
+            let messages: Vec<String> = about.filter_map(|event| event.message).collect();
+            // The drain's own count of pods comes beside it, before or after.
+            let budget = messages.iter().find(|it| it.contains("violates a PDB")).cloned();
+            budget.ok_or_else(|| format!("{messages:?}"))
         })
         .await;
-    assert!(blocked.starts_with("Failed to drain node, "), "{blocked}");
+    let pod = format!("{}/{}", pods[0].namespace().unwrap_or_default(), pods[0].name_any());
+    let expected = format!("Failed to drain node, evicting pod violates a PDB (Pod={pod})");
+    assert_eq!(blocked, expected);
     assert!(world.get(&claim).await.is_some());
     world.delete::<PodDisruptionBudget>(&budget).await;
     let_go(&world, &claim, &node).await;
@@ -190,7 +195,10 @@ pub async fn an_expired_claim_is_replaced(world: World) {
     with_pool(&world, &json!({"template": {"spec": {"expireAfter": "1h"}}})).await;
     world.create(build::deployment("a", 1, &json!({}))).await;
     let (old, _) = world.until("the node is ready", one_ready_node).await;
-    world.pass(Duration::from_mins(61)).await;
+    world.pass(Duration::from_mins(58)).await;
+    let kept = world.get(&old).await.map(|claim| claim.metadata.deletion_timestamp);
+    assert_eq!(kept, Some(None), "it went too early");
+    world.pass(Duration::from_mins(3)).await;
     world
         .until("another claim is ready and the first is gone", async |world: &World| {
             let (claim, _) = one_ready_node(world).await?;
@@ -198,8 +206,13 @@ pub async fn an_expired_claim_is_replaced(world: World) {
         })
         .await;
     let metrics = world.metrics();
-    let expired = "karpenter_nodeclaims_disrupted_total{reason=\"expired\",nodepool=\"default\"";
-    assert!(metrics.lines().any(|line| line.starts_with(expired)), "{metrics}");
+    for counted in
+        ["karpenter_nodeclaims_disrupted_total", "karpenter_pods_disruption_initiated_total"]
+    {
+        let expired = format!("{counted}{{reason=\"expired\",nodepool=\"default\"");
+        let line = metrics.lines().find(|line| line.starts_with(&expired)).unwrap_or_default();
+        assert!(line.ends_with("} 1"), "{counted} of the one claim with its one pod: {line}");
+    }
 }
 
 pub async fn a_claim_whose_node_never_comes_is_given_up_after_fifteen_minutes(world: World) {

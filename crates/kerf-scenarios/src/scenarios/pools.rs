@@ -135,10 +135,21 @@ pub async fn metrics_tell_how_things_stand(world: World) {
                     &[&of_claim, "type=\"Ready\"", "status=\"True\""],
                 )?,
             ];
-            says("karpenter_nodepools_cost_total", &[&of_pool])?;
+            let cost = format!("{:.6}", says("karpenter_nodepools_cost_total", &[&of_pool])?);
             says("karpenter_pods_state", &["name=\"a\"", "phase=\"Running\"", &of_pool])?;
-            let told = format!("{told:?}");
-            if told == "[100.0, 2.0, 1.9, 1.0, 1.0]" { Ok(()) } else { Err(told) }
+            let told = format!("{told:?} {cost}");
+            let price = &node.labels()["eks-node-viewer/instance-price"];
+            if told == format!("[100.0, 2.0, 1.9, 1.0, 1.0] {price}") { Ok(()) } else { Err(told) }
+        })
+        .await;
+    world.delete(&pod).await;
+    world.until("the pod is gone", gone(&pod)).await;
+    world.delete(&claim).await;
+    world
+        .until("nothing is paid for any more", async |world: &World| {
+            let line = format!("karpenter_nodepools_cost_total{{nodepool=\"{pool}\"}} 0.0");
+            let metrics = world.metrics();
+            if metrics.lines().any(|it| it == line) { Ok(()) } else { Err(metrics) }
         })
         .await;
 }

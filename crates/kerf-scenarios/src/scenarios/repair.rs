@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, annotations::DO_NOT_DISRUPT};
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{all_run, launching::gone, one_ready_node, told, with_pool};
 use crate::{Stage, World, build};
@@ -62,6 +62,24 @@ pub async fn an_unwell_node_of_another_provider_is_left_alone(world: World) {
     assert!(claim.metadata.deletion_timestamp.is_none() && claim.annotations().is_empty());
 }
 
+/// Neither the pool's budget, nor its grace period, nor what nodes and pods ask for.
+pub async fn nothing_holds_a_repair_back(world: World) {
+    let changes = json!({
+        "disruption": {"budgets": [{"nodes": "0"}]},
+        "template": {"spec": {"terminationGracePeriod": "24h"}},
+    });
+    let nodes = three_nodes_of_pool(&world, &changes).await;
+    world.create(build::budget("a", &json!({"maxUnavailable": 0}))).await;
+    let keep = json!({"metadata": {"annotations": {DO_NOT_DISRUPT: "true"}}});
+    world.patch(&nodes[0], keep.clone()).await;
+    for pod in world.list::<Pod>().await {
+        world.patch(&pod, keep.clone()).await;
+    }
+    kill(&world, &nodes[..1]);
+    world.until("its node is gone", gone(&nodes[0])).await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+}
+
 pub async fn too_many_unwell_nodes_are_left_alone(world: World) {
     let nodes = three_nodes(&world).await;
     kill(&world, &nodes[..2]);
@@ -76,12 +94,20 @@ pub async fn too_many_unwell_nodes_are_left_alone(world: World) {
 }
 
 async fn three_nodes(world: &World) -> Vec<Node> {
-    with_pool(world, &json!({})).await;
-    let repel = json!({"affinity": {"podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [{
+    three_nodes_of_pool(world, &json!({})).await
+}
+
+/// Each with a pod that stays where it is, whatever becomes of the node.
+async fn three_nodes_of_pool(world: &World, changes: &Value) -> Vec<Node> {
+    with_pool(world, changes).await;
+    let always = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+    let stays = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"].map(always);
+    let repel = json!({
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
             "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}},
-        }],
-    }}});
+        }]}},
+        "tolerations": stays,
+    });
     world.create(build::deployment("a", 3, &repel)).await;
     world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
     world.list().await

@@ -5,12 +5,12 @@ pub mod over_time;
 pub mod sixty_days;
 pub mod storm;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kerf_api::{
     NodeClaim, NodePool,
-    conditions::{Conditioned, DRIFT_BLOCKED, LAUNCHED, READY, REPLICAS_SATISFIED},
+    conditions::{CONSOLIDATABLE, Conditioned, DRIFT_BLOCKED, LAUNCHED, READY, REPLICAS_SATISFIED},
     labels,
 };
 use kerf_testbed::{EventLog, Write};
@@ -78,6 +78,24 @@ pub async fn nodes_deleted_by_hand_come_back(world: World) {
         })
         .await;
     never_more_nodes_than(&world, 3);
+}
+
+pub async fn a_pool_that_is_not_ready_shrinks_and_does_not_grow(world: World) {
+    let pool = with_static_pool(&world, 2, &json!({})).await;
+    has_nodes(&world, &pool, 2).await;
+    let with_class = |replicas: i32, class: &str| {
+        let template = json!({"spec": {"nodeClassRef": {"name": class}}});
+        json!({"spec": {"replicas": replicas, "template": template}})
+    };
+    world.patch(&pool, with_class(1, "missing")).await;
+    let left = has_nodes(&world, &pool, 1).await;
+    world.until("it is not ready", super::condition(&pool, READY, "False")).await;
+    world.patch(&pool, json!({"spec": {"replicas": 3}})).await;
+    says(&world, &pool, "ScalingUp").await;
+    world.pass_if_free(Duration::from_mins(5)).await;
+    assert_eq!(names(&has_nodes(&world, &pool, 1).await), names(&left));
+    world.patch(&pool, with_class(3, &pool.spec.template.spec.node_class_ref.name)).await;
+    has_nodes(&world, &pool, 3).await;
 }
 
 pub async fn a_deleted_pool_takes_its_nodes_along(world: World) {
@@ -241,8 +259,8 @@ pub async fn drifted_nodes_are_replaced_before_they_go(world: World) {
 }
 
 pub async fn drift_waits_for_its_budget(world: World) {
-    let pool =
-        with_static_pool(&world, 2, &json!({"disruption": {"budgets": [{"nodes": "0"}]}})).await;
+    let changes = json!({"disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "0"}]}});
+    let pool = with_static_pool(&world, 2, &changes).await;
     let before = has_nodes(&world, &pool, 2).await;
     drift(&world, &pool, 2).await;
     world
@@ -255,7 +273,11 @@ pub async fn drift_waits_for_its_budget(world: World) {
             if told { Ok(()) } else { Err("no event".into()) }
         })
         .await;
-    assert_eq!(names(&has_nodes(&world, &pool, 2).await), names(&before));
+    let drifted = has_nodes(&world, &pool, 2).await;
+    assert_eq!(names(&drifted), names(&before));
+    // Both would be written at once.
+    let quiet = drifted.iter().filter(|(claim, _)| claim.condition(CONSOLIDATABLE).is_some());
+    assert_eq!(quiet.count(), 0, "what a static pool has is not there to be consolidated");
     world.patch(&pool, json!({"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})).await;
     replaced(&world, &pool, 2, 2).await;
 }

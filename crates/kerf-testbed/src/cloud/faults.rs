@@ -107,6 +107,8 @@ pub(super) struct State {
     pub(super) nodeless: BTreeMap<String, Launched>,
     /// Instances that vanished, by provider id.
     pub(super) vanished: BTreeSet<String>,
+    /// Instances that are no longer what the cloud would launch, by provider id, and why.
+    pub(super) drifted: BTreeMap<String, String>,
     /// Instances that were asked to go, and when they are gone.
     pub(super) going: BTreeMap<String, Instant>,
 }
@@ -128,6 +130,7 @@ impl CloudFaults {
             found_out: BTreeSet::new(),
             nodeless: BTreeMap::new(),
             vanished: BTreeSet::new(),
+            drifted: BTreeMap::new(),
             going: BTreeMap::new(),
         })))
     }
@@ -167,6 +170,15 @@ impl CloudFaults {
         let provider_id = provider_id.into();
         state.nodeless.remove(&provider_id);
         state.vanished.insert(provider_id);
+    }
+
+    /// The cloud would launch something else today, for this reason; `None`: it would not.
+    pub fn drift(&self, provider_id: impl Into<String>, reason: Option<&str>) {
+        let mut state = self.state();
+        match reason {
+            Some(reason) => state.drifted.insert(provider_id.into(), reason.to_owned()),
+            None => state.drifted.remove(&provider_id.into()),
+        };
     }
 
     /// The instances that exist without a node.

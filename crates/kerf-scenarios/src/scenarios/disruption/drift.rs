@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kerf_api::{NodeClaim, NodePool, annotations, conditions::DRIFTED, labels};
 use kerf_testbed::CloudFault;
 use kube::ResourceExt;
@@ -18,6 +18,16 @@ pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
     from_drifted_to_replaced(&world).await;
     let labels = ["reason=\"drifted\"", "consolidation_policy=\"\""];
     assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
+    world
+        .until("its pod was told why it goes", async |world: &World| {
+            let events = world.list::<Event>().await;
+            let told = events.into_iter().filter(|it| it.reason.as_deref() == Some("Evicted"));
+            let told: Vec<_> = told.filter_map(|it| it.message).collect();
+            let why = "Evicted pod: Drifted";
+            if told.iter().any(|it| it == why) { Ok(()) } else { Err(format!("{told:?}")) }
+        })
+        .await;
+    assert!(counted(&world, "karpenter_pods_drained_total", &["reason=\"Drifted\""]) >= 1);
     let claim = world.only::<NodeClaim>().await.unwrap_or_else(|error| panic!("{error}"));
     let pool = format!("nodepool=\"{}\"", claim.labels()[labels::NODE_POOL]);
     let created = |labels: &[&str]| counted(&world, "karpenter_nodeclaims_created_total", labels);

@@ -6,7 +6,7 @@ use kerf_api::{
     conditions::{Conditioned, LAUNCHED},
     labels,
 };
-use kerf_testbed::CloudFault;
+use kerf_testbed::{CloudFault, Fault, Matching, Verb};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -53,6 +53,18 @@ pub async fn launches_that_are_refused_are_tried_again(world: World) {
     world.cloud().clear();
     let nodes = names(&has_nodes(&world, &pool, 3).await);
     assert!(nodes.iter().all(|claim| refused.contains(claim)), "{nodes:?} of {refused:?}");
+    never_more_nodes_than(&world, 3);
+}
+
+/// What was reserved for a claim that did not come is free again, and a node that could not be deleted still counts.
+pub async fn claims_that_cannot_be_created_or_deleted_are_tried_again(world: World) {
+    let claims = |verb| Matching::any().verb(verb).resource("nodeclaims");
+    world.faults().on_next(4, claims(Verb::Create), Fault::InternalError);
+    let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
+    has_nodes(&world, &pool, 3).await;
+    world.faults().on_next(4, claims(Verb::Delete), Fault::InternalError);
+    world.scale(&pool, 1).await;
+    has_nodes(&world, &pool, 1).await;
     never_more_nodes_than(&world, 3);
 }
 

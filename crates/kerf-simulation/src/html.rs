@@ -56,6 +56,7 @@ th{color:var(--quiet);font-weight:500;vertical-align:bottom}thead th{white-space
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}\
 td small{display:block;color:var(--quiet)}td.none{color:var(--line)}\
 .key{display:inline-block;width:.75em;height:.75em;border-radius:2px;margin-right:.5em}\
+thead th{min-width:3.4em}thead .key{display:block;margin:0 0 .25em auto}\
 svg{display:block;width:100%;min-width:44rem;height:auto;font:13px system-ui,sans-serif}\
 svg text{fill:var(--ink)}svg .tick{fill:var(--quiet)}.grid{stroke:var(--line);stroke-width:1}\
 .lead{stroke:var(--quiet);stroke-width:.7;fill:none}.run{fill:none;stroke-width:1.8;stroke-linejoin:round}\

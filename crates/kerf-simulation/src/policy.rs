@@ -1,6 +1,11 @@
 //! Policies: ways to run the operator that are compared with each other.
 
-use std::{collections::BTreeMap, fs, path::Path, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    str::FromStr,
+};
 
 use kerf_api::GoDuration;
 use kerf_controllers::{
@@ -196,12 +201,15 @@ impl Policy {
             }
             let policy = own.iter().chain(&built_in).find(|policy| policy.name == *name);
             let policy = policy.ok_or_else(|| {
-                let known: Vec<_> = own.iter().chain(&built_in).map(|p| p.name.as_str()).collect();
+                let mut known: Vec<_> =
+                    own.iter().chain(&built_in).map(|policy| policy.name.as_str()).collect();
+                let mut seen = BTreeSet::new();
+                known.retain(|name| seen.insert(*name));
                 PolicyError::Unknown { name: name.clone(), known: known.join(", ") }
             })?;
             found.push(policy.clone());
         }
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         found.retain(|policy| seen.insert(policy.name.clone()));
         Ok(found)
     }
@@ -368,6 +376,9 @@ mod tests {
         }
         // By its name it is always there.
         assert_eq!(Policy::named(&[AS_IS.to_owned()], &[]).unwrap()[0].disruption, Map::new());
+        let own = [Policy { name: AS_IS.to_owned(), ..Policy::default() }];
+        let told = Policy::named(&["calm".to_owned()], &own).unwrap_err().to_string();
+        assert_eq!(told.matches(AS_IS).count(), 1, "{told}");
     }
 
     #[test]

@@ -203,6 +203,10 @@ impl Refused {
                 };
                 Self::Usage(format!("unknown argument {argument}{hint}; see {help}"))
             }
+            ErrorKind::MissingRequiredArgument => {
+                let missing = context(ContextKind::InvalidArg).unwrap_or("an argument");
+                Self::Usage(format!("{missing} is missing; see {help}"))
+            }
             ErrorKind::InvalidSubcommand => {
                 let command = context(ContextKind::InvalidSubcommand).unwrap_or_default();
                 let hint = hint(ContextKind::SuggestedSubcommand);

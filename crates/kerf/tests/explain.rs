@@ -37,6 +37,7 @@ fn what_cannot_be_explained_is_refused() {
     for (what, message) in [
         ("node/nope", "kerf: there is no node nope; there are: guarded, quiet, roomy\n"),
         ("nodepool/nope", "kerf: there is no nodepool nope; there are: general\n"),
+        ("node/", "kerf: cannot explain \"node/\": expected node/NAME or nodepool/NAME\n"),
         ("pod/x", "kerf: cannot explain \"pod/x\": expected node/NAME or nodepool/NAME\n"),
     ] {
         let arguments = [&["explain", what][..], &cluster].concat();

@@ -152,6 +152,11 @@ fn what_is_wrong_is_said_in_one_sentence() {
             "kerf: policy calm: spec.disruption of a NodePool has no field \"calmness\"",
         ),
         (&flag, &["--compare=calm"], "kerf: policy calm: the operator has no setting \"calmness\""),
+        (
+            SMALL,
+            &["--seed=-1"],
+            "kerf: invalid value '-1' for '--seed <NUMBER>': expected a whole number, 0 or more",
+        ),
         (SMALL, &["--compare=none.yaml"], "kerf: cannot read none.yaml: No such file"),
         (
             SMALL,
@@ -169,4 +174,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
         assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");
     }
+    let (code, _, stderr) = in_directory(Path::new("/"), &[]);
+    let missing = "kerf: <SCENARIO> is missing; see kerf simulate --help for all flags\n";
+    assert_eq!((code, stderr.as_str()), (Some(2), missing));
 }

@@ -216,10 +216,12 @@ impl ExplainOptions {
     ) -> Result<Self, Refused> {
         let what = matches.get_one::<String>("what").map_or("", String::as_str);
         let what = match what.split_once('/') {
-            Some(("node" | "nodes" | "nodeclaim" | "nodeclaims", name)) => {
+            Some(("node" | "nodes" | "nodeclaim" | "nodeclaims", name)) if !name.is_empty() => {
                 Explained::Node(name.to_owned())
             }
-            Some(("nodepool" | "nodepools", name)) => Explained::Pool(name.to_owned()),
+            Some(("nodepool" | "nodepools", name)) if !name.is_empty() => {
+                Explained::Pool(name.to_owned())
+            }
             _ => {
                 let expected = "expected node/NAME or nodepool/NAME";
                 return Err(Refused::Usage(format!("cannot explain {what:?}: {expected}")));

@@ -88,7 +88,7 @@ pub(super) fn command() -> clap::Command {
             Arg::new("seed")
                 .long("seed")
                 .value_name("NUMBER")
-                .value_parser(value_parser!(u64))
+                .value_parser(whole_number)
                 .help("Where chance comes from [default: the scenario's]"),
         )
         .arg(
@@ -128,6 +128,10 @@ pub(super) fn command() -> clap::Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Write a report with plots here as well; it needs nothing but a browser"),
         )
+}
+
+fn whole_number(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, 0 or more")
 }
 
 impl SimulateOptions {

@@ -205,3 +205,39 @@ impl fmt::Debug for Index {
         f.debug_struct("Index").field("triggers", &self.triggers.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::json;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn controllers_are_told_from_the_election_on_beginning_with_all_there_is() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let trigger: Trigger = Box::new({
+            let told = Arc::clone(&told);
+            move |change, _| {
+                if let Change::Node(delta) = change {
+                    told.lock().unwrap().push(delta.key.name.clone());
+                }
+            }
+        });
+        let index = Index::new(vec![trigger], &Settings::default());
+        let node = |name: &str| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": "1"}}))
+                .unwrap()
+        };
+        for name in ["b", "gone", "a"] {
+            index.alter(|cluster| cluster.apply(node(name)));
+        }
+        index.alter(|cluster| cluster.delete(&node("gone")));
+        let take = || std::mem::take(&mut *told.lock().unwrap());
+        assert!(take().is_empty(), "nobody listens yet");
+        index.lead();
+        assert_eq!(take(), ["a", "b"]);
+        index.alter(|cluster| cluster.apply(node("c")));
+        assert_eq!(take(), ["c"]);
+    }
+}

@@ -191,7 +191,7 @@ mod tests {
         ] {
             let expect = if active { Some(1) } else { unlimited };
             let budget = window("1", schedule, duration);
-            check(&[budget.clone()], 10, [expect; 3]);
+            check(std::slice::from_ref(&budget), 10, [expect; 3]);
             check(&[only(&[Empty], budget)], 10, [unlimited, expect, unlimited]);
         }
     }

@@ -94,6 +94,8 @@ pub async fn a_pool_that_is_not_ready_shrinks_and_does_not_grow(world: World) {
     says(&world, &pool, "ScalingUp").await;
     world.pass_if_free(Duration::from_mins(5)).await;
     assert_eq!(names(&has_nodes(&world, &pool, 1).await), names(&left));
+    // Not even for a moment: without a class no launch succeeds, and the claims would be given up again.
+    never_more_nodes_than(&world, 2);
     world.patch(&pool, with_class(3, &pool.spec.template.spec.node_class_ref.name)).await;
     has_nodes(&world, &pool, 3).await;
 }

@@ -382,4 +382,58 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn nodes_settle_whether_or_not_their_pool_can_launch() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let settles = |metadata: &Value, ready: &str, replicas: Option<u32>| {
+            let mut cluster = Cluster::default();
+            let mut pool = json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"},
+                "spec": {
+                    "replicas": replicas,
+                    "disruption": {"consolidateAfter": "0s", "consolidationGracePeriod": "30m"},
+                    "template": {"spec": {
+                        "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": [],
+                    }},
+                },
+                "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "", "message": "",
+                                           "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+            });
+            for (key, value) in metadata.as_object().into_iter().flatten() {
+                pool["metadata"][key] = value.clone();
+            }
+            cluster.apply::<kerf_api::NodePool>(serde_json::from_value(pool).unwrap());
+            cluster.apply::<NodeClaim>(
+                serde_json::from_value(json!({
+                    "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                    "metadata": {"name": "c", "labels": {"karpenter.sh/nodepool": "p"}},
+                    "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+                    "status": {"providerID": "i-1", "lastPodEventTime": "2026-01-01T00:40:00Z", "conditions": [
+                        {"type": "Initialized", "status": "True", "reason": "", "message": "",
+                         "lastTransitionTime": "2026-01-01T00:05:00Z"},
+                    ]},
+                }))
+                .unwrap(),
+            );
+            cluster.apply::<k8s_openapi::api::core::v1::Node>(
+                serde_json::from_value(json!({
+                    "metadata": {"name": "n", "labels": {
+                        "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true",
+                        "karpenter.sh/initialized": "true"}},
+                    "spec": {"providerID": "i-1"},
+                }))
+                .unwrap(),
+            );
+            let pool = Arc::new(Pool { name: "p".to_owned(), ..Pool::default() });
+            let (rules, none) = (LabelRules::default(), BTreeSet::new());
+            let taken = cluster.estate(&[pool], &rules, ChurnControls::default(), &none, now);
+            taken.unwrap().estate.snapshot.nodes[0].settling
+        };
+        assert!(settles(&json!({}), "True", None));
+        assert!(settles(&json!({}), "False", None));
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:50:00Z"});
+        assert!(settles(&deleted, "True", None));
+        assert!(!settles(&json!({}), "True", Some(1)), "static nodes always take pods");
+    }
 }

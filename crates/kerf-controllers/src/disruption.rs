@@ -125,9 +125,7 @@ impl Disruption {
     /// Does what is to be done now; returns when to come back.
     async fn pass(&self, context: &Context, state: &mut State) -> Result<Duration, NotStarted> {
         let changes = context.index.changes();
-        for command in recovery::recover(context, &self.commands).await? {
-            self.started.add(command);
-        }
+        recovery::recover(context, &self.commands, &self.started).await?;
         self.find_places_for_displaced_pods(context);
         if !provisioning::is_synced(context) {
             return Ok(UNSYNCED);
@@ -149,20 +147,24 @@ impl Disruption {
         state.quiet = quiet.map(|until| Quiet { changes, until });
         let (checked, unchecked): (Vec<_>, Vec<_>) =
             pass.commands.into_iter().partition(|command| command.method.is_validated());
-        let acted = !unchecked.is_empty();
-        let mut failure = Ok(());
+        let (mut acted, mut failure) = (false, None);
         for command in &unchecked {
             // They are independent: one that cannot be started does not keep the others from it.
-            failure = self.start(context, command).await.and(failure);
+            match self.start(context, state, command).await {
+                Ok(started) => acted |= started,
+                Err(error) => failure = Some(error),
+            }
         }
-        failure?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         if !checked.is_empty() {
             reports::candidates(context, &checked);
             state.pending =
                 Some(Pending { commands: checked, due: Instant::now() + SECOND_LOOK_AFTER });
             return Ok(LOOK_AGAIN);
         }
-        Ok(match (acted, pass.complete) {
+        Ok(match (acted, pass.complete && unchecked.is_empty()) {
             (true, _) => Duration::ZERO,
             (false, true) => LOOK_AGAIN,
             // The search goes on where it stopped, and others have their turn meanwhile.
@@ -184,7 +186,7 @@ impl Disruption {
                 Ok(still_right) => {
                     let dropped = still_right.dropped.len();
                     context.metrics.disruption.failed_validation(command.method, dropped);
-                    self.start(context, &still_right.command).await?;
+                    self.start(context, state, &still_right.command).await?;
                 }
                 Err(invalid) => {
                     info!(
@@ -200,10 +202,27 @@ impl Disruption {
         Ok(Duration::ZERO)
     }
 
-    async fn start(&self, context: &Context, command: &Command) -> Result<(), NotStarted> {
-        let name = start::start(context, &self.commands, command).await?;
-        self.started.add(name);
-        Ok(())
+    /// Starts the command, unless something stands against it; either way others have their turn before it is found again.
+    async fn start(
+        &self,
+        context: &Context,
+        state: &mut State,
+        command: &Command,
+    ) -> Result<bool, NotStarted> {
+        let failure = match start::start(context, &self.commands, command).await {
+            Ok(name) => {
+                self.started.add(name);
+                return Ok(true);
+            }
+            Err(failure) => failure,
+        };
+        let Some(why) = failure.blocked() else {
+            state.memory.reject(command);
+            return Err(failure);
+        };
+        state.memory.refuse(command);
+        state.reports.not_started(context, command, &why);
+        Ok(false)
     }
 
     async fn estate(&self, context: &Context) -> Result<Estate> {
@@ -240,12 +259,12 @@ impl Disruption {
 
 fn decide(context: &Context, state: &mut State, estate: &Estate) -> Pass {
     let settings = context.settings.disruption();
-    let begin = Instant::now();
-    let pass = compute(|| kerf_disruption::pass(estate, &settings, &mut state.memory));
-    for method in pass.eligible.keys() {
-        context.metrics.disruption.evaluated(*method, begin.elapsed());
-    }
-    pass
+    let mut begin = Instant::now();
+    let answered = |method| {
+        context.metrics.disruption.evaluated(method, begin.elapsed());
+        begin = Instant::now();
+    };
+    compute(|| kerf_disruption::pass_with(estate, &settings, &mut state.memory, answered))
 }
 
 impl Settings {

@@ -124,7 +124,8 @@ impl Verdict {
     pub fn result(&self) -> Result<(), Blocked> {
         match self.scores.iter().find(|score| !score.approved) {
             Some(score) => {
-                Err(Blocked::Score { score: score.value(), threshold: Score::threshold() })
+                let (pool, threshold) = (score.pool.clone(), Score::threshold());
+                Err(Blocked::Score { pool, score: score.value(), threshold })
             }
             None => Ok(()),
         }

@@ -77,13 +77,14 @@ pub enum Blocked {
     NoFeasibleSchedule {
         pods: Vec<Homeless>,
     },
-    /// At least so many new nodes.
+    /// A pass counts no further than it has to.
     MultipleReplacements {
-        needed: usize,
+        at_least: usize,
     },
     // Of the price.
     NotCheaper {
         price: Price,
+        /// `None`: nobody knows, or nobody looked after it was clear that it is not less.
         cheapest: Option<Price>,
     },
     PriceFactor {
@@ -92,6 +93,7 @@ pub enum Blocked {
         cheapest: Price,
     },
     SavingsThreshold {
+        pool: String,
         savings: Price,
         required: Price,
         cost: Cost,
@@ -107,10 +109,15 @@ pub enum Blocked {
     },
     SameType,
     Score {
+        pool: String,
         score: f64,
         threshold: f64,
     },
     // Of what happened since, or before.
+    /// What was to come would exceed a limit of its pool.
+    Limit {
+        detail: String,
+    },
     /// Replacing it came to nothing, and another replacement has to wait.
     Setback(Setback),
     ValidationChurn,
@@ -168,6 +175,7 @@ impl Blocked {
             Self::MinValues { .. } => "min_values",
             Self::SpotToSpotDisabled | Self::SpotFlexibility { .. } => "spot_flexibility",
             Self::Score { .. } => "score",
+            Self::Limit { .. } => "limit",
             Self::Setback(_) => "setback",
             Self::ValidationChurn | Self::ValidationSchedule => "validation_churn",
             Self::ValidationBudget => "validation_budget",
@@ -254,8 +262,8 @@ impl fmt::Display for Blocked {
                     more => write!(f, " and {more} more"),
                 }
             }
-            Self::MultipleReplacements { needed } => {
-                write!(f, "Can't remove without creating {needed} candidates")
+            Self::MultipleReplacements { at_least } => {
+                write!(f, "Can't remove without creating {at_least} candidates or more")
             }
             Self::NotCheaper { price, cheapest } => {
                 f.write_str("Can't replace with a cheaper node")?;
@@ -271,7 +279,7 @@ impl fmt::Display for Blocked {
                 f,
                 "the cheapest replacement costs {cheapest}, which is not less than {factor} of {price}"
             ),
-            Self::SavingsThreshold { savings, required, cost } => write!(
+            Self::SavingsThreshold { savings, required, cost, .. } => write!(
                 f,
                 "it would save {}, and {} is required for a disruption cost of {:.2}",
                 savings.beside(*required),
@@ -291,9 +299,10 @@ impl fmt::Display for Blocked {
             Self::SameType => f.write_str(
                 "the replacement would be of a type that is being removed, at the same or a higher price",
             ),
-            Self::Score { score, threshold } => {
+            Self::Score { score, threshold, .. } => {
                 write!(f, "score {score:.2} is below the threshold {threshold:.2}")
             }
+            Self::Limit { detail } => write!(f, "its replacement cannot be created: {detail}"),
             Self::Setback(Setback { failures, until, message, .. }) => {
                 let times = if *failures == 1 { "once".to_owned() } else { format!("{failures} times") };
                 write!(f, "replacing it failed {times}, and is not tried again before {} ({message})", until.0)

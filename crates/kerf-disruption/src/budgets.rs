@@ -1,5 +1,8 @@
 //! How many nodes of a pool may be disrupted at a time.
 
+#[cfg(test)]
+mod model;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
@@ -58,6 +61,15 @@ pub fn allowances(estate: &Estate, reason: DisruptionReason) -> BTreeMap<String,
         (name.clone(), Allowance { nodes, disrupting, allowed })
     };
     estate.pools.iter().map(allowance).collect()
+}
+
+/// What is wrong with the first budget of each pool that cannot be read.
+pub(crate) fn unreadable(estate: &Estate) -> BTreeMap<String, BudgetError> {
+    let wrong = |(name, rules): (&String, &kerf_model::estate::Rules)| {
+        let error = rules.budgets.iter().find_map(|budget| value(budget, 0, estate.now).err())?;
+        Some((name.clone(), error))
+    };
+    estate.pools.iter().filter_map(wrong).collect()
 }
 
 /// What the budgets allow for this reason among so many nodes.

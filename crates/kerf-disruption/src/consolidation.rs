@@ -64,6 +64,15 @@ impl<'e> Consolidation<'e> {
         self.decide(candidates, &outcome, method)
     }
 
+    /// The same with all its numbers: it does not end where it is clear that nothing comes of it.
+    pub(crate) fn weigh(&self, candidate: &Candidate, method: Method) -> Result<Command, Blocked> {
+        let outcome = self.simulation.without(&[candidate])?;
+        match outcome.claims.len() {
+            0 | 1 => self.decide(&[candidate], &outcome, method),
+            at_least => Err(Blocked::MultipleReplacements { at_least }),
+        }
+    }
+
     /// The move that takes this one away; equal nodes are tried out once for all.
     pub(crate) fn consolidate_one(&self, at: usize, method: Method) -> Result<Command, Blocked> {
         let candidate = &self.candidates[at];

@@ -191,4 +191,4 @@ fn digits(text: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -290,9 +290,7 @@ impl<'e> Explainer<'e> {
                 let outcome = drift::replace(self.estate, &self.drift, candidate)?;
                 Ok(Command::replacing(method, candidate.clone(), outcome))
             }
-            Method::MultiNode | Method::SingleNode => {
-                self.consolidation.consolidate(&[candidate], method)
-            }
+            Method::MultiNode | Method::SingleNode => self.consolidation.weigh(candidate, method),
             Method::StaticDrift => Ok(static_capacity::replace(self.estate, candidate.clone())),
             Method::Emptiness => Ok(Command::removal(method, vec![candidate.clone()])),
         }

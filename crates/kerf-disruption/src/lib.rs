@@ -38,7 +38,7 @@ pub use candidates::candidate;
 pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};
 pub use cron::CronError;
 pub use memory::Memory;
-pub use pass::{Pass, Refused, pass};
+pub use pass::{Pass, Refused, pass, pass_with};
 pub use quiet::quiet_until;
 pub use replacement::{Purchase, purchase};
 pub use settings::Settings;

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     command::{Candidate, Command, Method},
     fingerprint::Fingerprint,
+    multi_node,
 };
 
 /// Prices change and costs fall as nodes age, so even an estate that is the same is looked at again after a while.
@@ -16,26 +17,54 @@ pub(crate) const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     rounds: BTreeMap<Method, Round>,
-    /// The method whose last command did not survive validation.
+    /// The method whose last command came to nothing.
     rejected: Option<Method>,
 }
 
-/// When a method looked at what, always in vain: what it finds ends the pass.
+/// When a method looked at what.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
-    /// By node, the last pass that looked at it.
-    looked: BTreeMap<String, u64>,
+    /// By node.
+    looked: BTreeMap<String, LastLook>,
     pass: u64,
     /// The first pass that saw the estate as it is now. What was looked at since need not be looked at again.
     first: u64,
     estate: Option<(Fingerprint, Timestamp)>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct LastLook {
+    pass: u64,
+    /// Another look at the same estate is of no use.
+    in_vain: bool,
+}
+
 impl Memory {
-    /// To be told when a command of a pass was no longer right when it was looked at again. The next pass begins with the
-    /// methods after it, so that one that is wrong all the time does not keep the others from their turn.
+    /// To be told when a command of a pass was no longer right when it was looked at again, or could not be started this
+    /// time. The next pass begins with the methods after it, and its method looks at everything else first: one that is
+    /// wrong all the time does not keep the others from their turn.
     pub fn reject(&mut self, command: &Command) {
+        self.set_aside(command, false);
+    }
+
+    /// The same for a command that cannot be started as things are: while they are so, it is not found again.
+    pub fn refuse(&mut self, command: &Command) {
+        self.set_aside(command, true);
+    }
+
+    fn set_aside(&mut self, command: &Command, in_vain: bool) {
         self.rejected = Some(command.method);
+        let round = self.round(command.method);
+        match command.method {
+            // They look at everything each time.
+            Method::Emptiness | Method::StaticDrift => {}
+            Method::MultiNode => round.note(multi_node::SEARCH, in_vain),
+            Method::Drift | Method::SingleNode => {
+                for candidate in &command.candidates {
+                    round.note(&candidate.node.name, in_vain);
+                }
+            }
+        }
     }
 
     pub(crate) fn take_rejected(&mut self) -> Option<Method> {
@@ -66,16 +95,21 @@ impl Round {
 
     /// Whether looking at it again would find what was found before.
     pub(crate) fn is_known(&self, name: &str) -> bool {
-        self.looked.get(name).is_some_and(|pass| *pass >= self.first)
+        self.looked.get(name).is_some_and(|last| last.in_vain && last.pass >= self.first)
     }
 
     /// What has not been looked at for the longest time comes first; what was never looked at before all else.
     pub(crate) fn last_look(&self, name: &str) -> u64 {
-        self.looked.get(name).copied().unwrap_or(0)
+        self.looked.get(name).map_or(0, |last| last.pass)
     }
 
+    /// What it finds ends the pass, so what was looked at to no end was looked at in vain.
     pub(crate) fn looked_at(&mut self, name: &str) {
-        self.looked.insert(name.to_owned(), self.pass);
+        self.note(name, true);
+    }
+
+    fn note(&mut self, name: &str, in_vain: bool) {
+        self.looked.insert(name.to_owned(), LastLook { pass: self.pass, in_vain });
     }
 
     /// Forgets the nodes that are candidates no longer.

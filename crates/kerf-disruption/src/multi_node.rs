@@ -1,5 +1,7 @@
 //! Several nodes less at once, with at most one new one.
 
+use std::collections::BTreeMap;
+
 use crate::{
     blocked::Blocked,
     command::{Command, Method},
@@ -12,7 +14,10 @@ const METHOD: Method = Method::MultiNode;
 /// What Karpenter looks at; here, how far the first search goes before it knows that more is possible.
 const FIRST_REACH: usize = 100;
 /// Under this name the memory has the search as a whole.
-const SEARCH: &str = "";
+pub(crate) const SEARCH: &str = "";
+
+/// What stood against sets of nodes, by pool and name of the reason.
+type Against = BTreeMap<(String, &'static str), Blocked>;
 
 /// The largest set of the best bargains that can go together.
 pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
@@ -25,38 +30,55 @@ pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
     let affordable: Vec<usize> = (0..consolidation.candidates.len())
         .filter(|at| spend(&mut allowances, &consolidation.candidates[*at], METHOD).is_ok())
         .collect();
-    let found = longest(consolidation, &affordable).or_else(|| {
+    let mut against = Against::new();
+    let found = longest(consolidation, &affordable, &mut against).or_else(|| {
         let movable = movable(look, consolidation, &affordable);
         let shorter = movable.len() < affordable.len();
-        shorter.then(|| longest(consolidation, &movable)).flatten()
+        shorter.then(|| longest(consolidation, &movable, &mut against)).flatten()
     });
-    match found {
-        Some(command) => look.found.commands.push(command),
-        None => look.memory.round(METHOD).looked_at(SEARCH),
+    if let Some(command) = found {
+        look.found.commands.push(command);
+    } else {
+        look.memory.round(METHOD).looked_at(SEARCH);
+        look.found.unmerged.extend(against.into_values());
     }
 }
 
 /// Halves the first [`FIRST_REACH`] as Karpenter does, so that nothing is missed that it finds; where all of those can
 /// go, more are tried, twice as many each time.
-fn longest(consolidation: &Consolidation<'_>, places: &[usize]) -> Option<Command> {
+fn longest(
+    consolidation: &Consolidation<'_>,
+    places: &[usize],
+    against: &mut Against,
+) -> Option<Command> {
     let nodes: Vec<_> = places.iter().map(|at| &consolidation.candidates[*at]).collect();
-    let attempt = |count: usize| consolidation.consolidate(&nodes[..count], METHOD).ok();
+    let mut attempt = |count: usize| {
+        let attempt = consolidation.consolidate(&nodes[..count], METHOD);
+        attempt.map_err(|why| note(against, why)).ok()
+    };
     let mut reach = nodes.len().min(FIRST_REACH);
-    let mut best = halve(2, reach, attempt);
+    let mut best = halve(2, reach, &mut attempt);
     while reach < nodes.len() && best.as_ref().is_some_and(|it| it.candidates.len() == reach) {
         let further = (reach * 2).min(nodes.len());
-        let more = attempt(further).or_else(|| halve(reach + 1, further - 1, attempt));
+        let more = attempt(further).or_else(|| halve(reach + 1, further - 1, &mut attempt));
         best = more.or(best);
         reach = further;
     }
     best
 }
 
+/// Of each rule about savings the last word counts, however many sets it was asked about.
+fn note(against: &mut Against, why: Blocked) {
+    if let Blocked::SavingsThreshold { pool, .. } | Blocked::Score { pool, .. } = &why {
+        against.insert((pool.clone(), why.name()), why);
+    }
+}
+
 /// The last success of a binary search over how many go.
 fn halve(
     mut least: usize,
     mut most: usize,
-    attempt: impl Fn(usize) -> Option<Command>,
+    mut attempt: impl FnMut(usize) -> Option<Command>,
 ) -> Option<Command> {
     let mut best = None;
     while least <= most {

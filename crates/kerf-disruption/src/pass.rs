@@ -7,7 +7,7 @@ use kerf_model::estate::Estate;
 
 use crate::{
     blocked::Blocked,
-    budgets::{self, Allowance},
+    budgets::{self, Allowance, BudgetError},
     candidates,
     command::{Candidate, Command, Method},
     consolidation::{self, Consolidation},
@@ -30,6 +30,11 @@ pub struct Pass {
     pub eligible: BTreeMap<Method, usize>,
     /// For every pool and every reason that was asked for.
     pub allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
+    /// What is wrong with the budgets of pools, of which nothing is disrupted for that reason.
+    pub unreadable_budgets: BTreeMap<String, BudgetError>,
+    /// What spoke against merging nodes where nothing was found to merge: the savings threshold and the score, once for each
+    /// pool that they are about. What speaks against single nodes is among the refused.
+    pub unmerged: Vec<Blocked>,
     /// Whether every candidate was looked at; otherwise the next pass goes on.
     pub complete: bool,
 }
@@ -47,21 +52,34 @@ pub struct Refused {
 
 /// Asks the methods in their order; the first that finds something ends the pass.
 pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
+    pass_with(estate, settings, memory, |_| {})
+}
+
+/// The same, and tells when each of the methods has answered: who has a clock can say how long that took.
+pub fn pass_with(
+    estate: &Estate,
+    settings: &Settings,
+    memory: &mut Memory,
+    mut answered: impl FnMut(Method),
+) -> Pass {
     let skip = memory.take_rejected();
     let mut found = Pass { complete: skip.is_none(), ..Pass::default() };
     let graceful = found.survey(estate);
     for reason in DisruptionReason::ALL {
         found.allowances.insert(reason, budgets::allowances(estate, reason));
     }
+    found.unreadable_budgets = budgets::unreadable(estate);
     let allowances = found.allowances.values().flatten();
     let fingerprint = Fingerprint::of(estate, allowances);
     let mut look = Look { estate, settings, memory, fingerprint, found: &mut found };
     let mut consolidation = None;
-    for method in Method::ALL.into_iter().filter(|method| Some(*method) > skip) {
+    let asked = |method: &Method| {
+        Some(*method) > skip && (settings.static_capacity || *method != Method::StaticDrift)
+    };
+    for method in Method::ALL.into_iter().filter(asked) {
         match method {
             Method::Emptiness => emptiness::look(&mut look, &graceful),
-            Method::StaticDrift if settings.static_capacity => static_capacity::look(&mut look),
-            Method::StaticDrift => {}
+            Method::StaticDrift => static_capacity::look(&mut look),
             Method::Drift => drift::look(&mut look),
             Method::MultiNode | Method::SingleNode => {
                 let consolidation = consolidation.get_or_insert_with(|| {
@@ -75,6 +93,7 @@ pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
                 }
             }
         }
+        answered(method);
         if !look.found.commands.is_empty() {
             break;
         }

@@ -58,10 +58,14 @@ impl<'e> Simulation<'e> {
         let plan = self.plan(candidates, stop);
         match plan.stopped {
             Some(Stopped::NewClaims { most }) => {
-                return Err(Blocked::MultipleReplacements { needed: most + 1 });
+                return Err(Blocked::MultipleReplacements { at_least: most + 1 });
             }
-            Some(Stopped::Price { at_least, below }) => {
-                return Err(Blocked::NotCheaper { price: below, cheapest: Some(at_least) });
+            Some(Stopped::Price { below, .. }) if below <= Price::ZERO => {
+                return Err(Blocked::UnknownPrice);
+            }
+            // How much the rest of the pods would add is not known.
+            Some(Stopped::Price { below, .. }) => {
+                return Err(Blocked::NotCheaper { price: below, cheapest: None });
             }
             None => {}
         }

@@ -1,6 +1,8 @@
 //! Whether a command is still right a while after it was found.
 
-use kerf_model::estate::Estate;
+use std::sync::Arc;
+
+use kerf_model::{InstanceType, KnownLabels, catalogue::satisfies_min_values, estate::Estate};
 use kerf_scheduler::PlannedClaim;
 
 use crate::{
@@ -97,9 +99,8 @@ fn still_underutilized(
     let replacements = match (&command.replacements[..], &outcome.claims[..]) {
         ([], []) => Vec::new(),
         ([Replacement::Planned(old)], [new]) => {
-            vec![Replacement::Planned(
-                still_fits(old, new).ok_or_else(|| failed(Blocked::ValidationSchedule))?,
-            )]
+            let claim = still_fits(old, new, &estate.snapshot.labels);
+            vec![Replacement::Planned(claim.ok_or_else(|| failed(Blocked::ValidationSchedule))?)]
         }
         _ => return Err(failed(Blocked::ValidationSchedule)),
     };
@@ -112,18 +113,25 @@ fn still_underutilized(
     Ok(Validated { command, dropped: Vec::new() })
 }
 
-/// The claim as it was chosen, for the pods as they are now. `None`: some of its types would no longer do.
-fn still_fits(old: &PlannedClaim, new: &PlannedClaim) -> Option<PlannedClaim> {
-    let still_there = |name: &str| new.instance_types.iter().any(|one| one.name() == name);
-    if !old.instance_types.iter().all(|one| still_there(one.name())) {
+/// The claim as it was chosen, for the pods as they are now. `None`: some of its types would no longer do, or none can be
+/// bought as both looks want it. A zone that the first chose for a spread and the second did not is such a case.
+fn still_fits(
+    old: &PlannedClaim,
+    new: &PlannedClaim,
+    labels: &KnownLabels,
+) -> Option<PlannedClaim> {
+    old.requirements.intersects(&new.requirements).ok()?;
+    let requirements = old.requirements.merged(&new.requirements);
+    let now = |old: &Arc<InstanceType>| {
+        new.instance_types.iter().find(|one| one.name() == old.name()).cloned()
+    };
+    let mut instance_types: Vec<_> = old.instance_types.iter().map(now).collect::<Option<_>>()?;
+    instance_types.retain(|one| one.cheapest(&requirements, labels).is_some());
+    if instance_types.is_empty() {
         return None;
     }
-    Some(PlannedClaim {
-        requirements: old.requirements.merged(&new.requirements),
-        instance_types: old.instance_types.clone(),
-        price: old.price,
-        ..new.clone()
-    })
+    satisfies_min_values(&instance_types, &requirements).ok()?;
+    Some(PlannedClaim { requirements, instance_types, price: old.price, ..new.clone() })
 }
 
 /// The same node as a candidate now.

@@ -54,7 +54,8 @@ macro_rules! stories {
                 virtual_time(defaults):
                     launches_that_are_refused_are_tried_again,
                     claims_that_cannot_be_created_or_deleted_are_tried_again,
-                    a_node_that_never_comes_is_replaced;
+                    a_node_that_never_comes_is_replaced,
+                    a_command_that_cannot_be_taken_up_again_keeps_no_other_waiting;
                 virtual_time(repairing):
                     a_node_that_dies_is_replaced;
             }
@@ -224,7 +225,8 @@ macro_rules! stories {
                     an_operator_that_was_killed_goes_on_with_its_command;
                 virtual_time(defaults):
                     a_replacement_that_cannot_be_launched_is_tried_again,
-                    a_replacement_that_never_registers_is_given_up;
+                    a_replacement_that_never_registers_is_given_up,
+                    a_pool_over_its_limit_keeps_no_other_waiting;
             }
             consolidation at disruption::consolidation {
                 shared(defaults):

@@ -8,8 +8,8 @@ use kerf_controllers::Settings;
 use kerf_scenarios::{
     World,
     scenarios::disruption::{
-        consolidation::{from_large_to_small, from_two_nodes_to_one},
-        drift::from_drifted_to_replaced,
+        consolidation::{from_large_to_small, from_several_to_one, from_two_nodes_to_one},
+        drift::{from_drifted_to_replaced, from_given_up_to_replaced},
         emptiness::from_empty_to_nothing,
     },
 };
@@ -52,6 +52,30 @@ killed_after_any_call! {
     a_replacement_survives_a_crash: from_large_to_small launches 2,
 }
 
+/// How three nodes become one depends on when the operator looks: merging them takes a new one, removing two of them none.
+#[test]
+fn a_merger_survives_a_crash() {
+    let (log, calls) = play!(from_several_to_one, None::<u64>);
+    assert_eq!(created(&log), (4, 4), "{log}");
+    // Until then there is nothing to merge.
+    for call in (calls * 2 / 3..calls).step_by(2) {
+        let (log, _) = play!(from_several_to_one, Some(call));
+        let (claims, nodes) = created(&log);
+        assert!(claims == nodes && claims <= 4, "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+/// The first replacement never becomes a node. It takes long until that is clear, so not every call is tried.
+#[test]
+fn taking_back_survives_a_crash() {
+    let (log, calls) = play!(from_given_up_to_replaced, None::<u64>);
+    assert_eq!(created(&log), (3, 2), "{log}");
+    for call in (calls / 3..calls).step_by(7) {
+        let (log, _) = play!(from_given_up_to_replaced, Some(call));
+        assert_eq!(created(&log), (3, 2), "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
 /// Claims and nodes.
 fn created(log: &EventLog) -> (usize, usize) {
     let count = |resource: &str| {
@@ -86,4 +110,5 @@ on_a_bad_day! {
     drift_survives_a_bad_day: from_drifted_to_replaced,
     a_removal_survives_a_bad_day: from_two_nodes_to_one,
     a_replacement_survives_a_bad_day: from_large_to_small,
+    a_merger_survives_a_bad_day: from_several_to_one,
 }

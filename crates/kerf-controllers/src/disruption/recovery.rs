@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use kerf_api::conditions::{Conditioned, DISRUPTION_REASON};
 use kerf_cluster::Cluster;
+use kerf_runtime::Queue;
 use kube::ResourceExt;
 use tracing::info;
 
@@ -27,8 +28,12 @@ struct Leftovers {
     marked: Vec<String>,
 }
 
-/// Clears up, and returns the names of the commands that were taken up again.
-pub(super) async fn recover(context: &Context, commands: &Commands) -> Result<Vec<String>> {
+/// Clears up, and adds the names of the commands that are taken up again to `started`.
+pub(super) async fn recover(
+    context: &Context,
+    commands: &Commands,
+    started: &Queue<String>,
+) -> Result<()> {
     let found = {
         let limit = commands.time_limit();
         find(&context.index.read(), commands, context.now(), limit)
@@ -44,19 +49,29 @@ pub(super) async fn recover(context: &Context, commands: &Commands) -> Result<Ve
         info!(claim, "clearing what an earlier disruption left behind");
     }
     marking::unmark_all(context, &found.marked).await?;
-    let mut resumed = Vec::new();
+    let mut failure = Ok(());
     for command in found.resumable {
-        let record = &command.record;
-        let here = |name: &&String| is_here(&context.index.read(), name);
-        for claim in record.candidates.iter().filter(here) {
-            marking::mark(context, claim, record.method.reason()).await?;
-            context.index.alter(|cluster| cluster.mark_for_deletion(claim));
+        // One that cannot be taken up now is found again, and keeps none of the others.
+        match mark_again(context, &command.record).await {
+            Ok(()) => {
+                let name = command.record.command.clone();
+                info!(command = name, "taking up a command again");
+                commands.insert(command);
+                started.add(name);
+            }
+            Err(error) => failure = Err(error),
         }
-        info!(command = record.command, "taking up a command again");
-        resumed.push(record.command.clone());
-        commands.insert(command);
     }
-    Ok(resumed)
+    failure
+}
+
+async fn mark_again(context: &Context, record: &Record) -> Result<()> {
+    let here = |name: &&String| is_here(&context.index.read(), name);
+    for claim in record.candidates.iter().filter(here) {
+        marking::mark(context, claim, record.method.reason()).await?;
+        context.index.alter(|cluster| cluster.mark_for_deletion(claim));
+    }
+    Ok(())
 }
 
 fn find(cluster: &Cluster, commands: &Commands, now: Timestamp, limit: Duration) -> Leftovers {

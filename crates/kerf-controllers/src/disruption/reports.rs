@@ -11,11 +11,12 @@ use kerf_api::{DisruptionReason, NodeClaim, labels};
 use kerf_disruption::{
     Blocked, Command, Decision, Invalid, Method, Pass, Refused,
     balanced::{K, Score},
+    budgets::BudgetError,
 };
 use kerf_model::estate::Estate;
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::context::Context;
 
@@ -26,8 +27,9 @@ const BUDGET_EVERY: Duration = Duration::from_mins(1);
 /// What was said last, so that only changes are counted and logged.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    /// By node and kind of event, the name of the reason.
-    said: BTreeMap<(String, &'static str), &'static str>,
+    /// By node and method, the name of the reason: what one method says of a node is no change of what another does.
+    said: BTreeMap<(String, Option<Method>), &'static str>,
+    unreadable_budgets: BTreeMap<String, BudgetError>,
 }
 
 /// Which kind of event tells of a refusal.
@@ -68,12 +70,44 @@ impl Reports {
                 }
             }
         }
+        for (pool, wrong) in self.newly_unreadable(&pass.unreadable_budgets) {
+            error!(
+                controller = "disruption", pool, error = %wrong,
+                "no node of the NodePool is disrupted until its spec.disruption.budgets is corrected"
+            );
+        }
+        for why in &pass.unmerged {
+            context.metrics.disruption.unmerged(why);
+        }
         for refused in &pass.refused {
             self.refused(context, refused);
         }
         let here: BTreeSet<&str> =
             estate.snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
         self.said.retain(|(node, _), _| here.contains(node.as_str()));
+    }
+
+    /// The budgets that were not wrong, or not in this way, in the last pass.
+    fn newly_unreadable<'a>(
+        &mut self,
+        found: &'a BTreeMap<String, BudgetError>,
+    ) -> Vec<(&'a String, &'a BudgetError)> {
+        let known = std::mem::replace(&mut self.unreadable_budgets, found.clone());
+        found.iter().filter(|(pool, wrong)| known.get(*pool) != Some(*wrong)).collect()
+    }
+
+    /// Tells why a command that was decided came to nothing, on each of its nodes.
+    pub(super) fn not_started(&mut self, context: &Context, command: &Command, why: &Blocked) {
+        for candidate in &command.candidates {
+            let refused = Refused {
+                node: candidate.node.name.clone(),
+                claim: candidate.node.claim.clone(),
+                pool: Some(candidate.pool.clone()),
+                method: Some(command.method),
+                why: why.clone(),
+            };
+            self.refused(context, &refused);
+        }
     }
 
     fn refused(&mut self, context: &Context, refused: &Refused) {
@@ -83,8 +117,7 @@ impl Reports {
         if let Some(kind) = kind {
             tell(context, claim, kind, why);
         }
-        let last = self.said.insert((node.clone(), kind.unwrap_or_default()), why.name());
-        if last == Some(why.name()) {
+        if !self.is_news(refused) {
             return;
         }
         context.metrics.disruption.blocked(pool.as_deref().unwrap_or_default(), why);
@@ -95,6 +128,11 @@ impl Reports {
             let pool = pool.as_deref().unwrap_or_default();
             context.metrics.disruption.judged(pool, "Balanced", false, Some(*score));
         }
+    }
+
+    fn is_news(&mut self, refused: &Refused) -> bool {
+        let name = refused.why.name();
+        self.said.insert((refused.node.clone(), refused.method), name) != Some(name)
     }
 }
 
@@ -288,4 +326,44 @@ fn sentence(text: &str) -> String {
 pub(super) fn node_of(context: &Context, claim: &NodeClaim) -> Option<Arc<Node>> {
     let provider_id = &claim.status.as_ref()?.provider_id;
     context.index.read().node_of(provider_id).ok().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_news_when_it_changes_and_not_when_another_method_has_another() {
+        let mut reports = Reports::default();
+        let mut is_news = |node: &str, method, why| {
+            let (node, claim, pool) = (node.to_owned(), None, None);
+            reports.is_news(&Refused { node, claim, pool, method, why })
+        };
+        let (drift, single) = (Some(Method::Drift), Some(Method::SingleNode));
+        assert!(is_news("a", drift, Blocked::NotDrifted));
+        assert!(is_news("a", single, Blocked::NotConsolidatable));
+        assert!(!is_news("a", drift, Blocked::NotDrifted));
+        assert!(!is_news("a", single, Blocked::NotConsolidatable));
+        assert!(is_news("b", single, Blocked::NotConsolidatable));
+        assert!(is_news("a", single, Blocked::UnknownPrice));
+        assert!(is_news("a", single, Blocked::NotConsolidatable));
+    }
+
+    #[test]
+    fn budgets_that_cannot_be_read_are_told_of_when_that_changes() {
+        let wrong = |nodes: &str| BudgetError::Nodes(nodes.to_owned());
+        let mut reports = Reports::default();
+        let mut check = |found: &[(&str, &str)], expect: &[&str]| {
+            let found =
+                found.iter().map(|(pool, nodes)| ((*pool).to_owned(), wrong(nodes))).collect();
+            let told = reports.newly_unreadable(&found).into_iter();
+            let told: Vec<&str> = told.map(|(pool, _)| pool.as_str()).collect();
+            assert_eq!(told, expect, "{found:?}");
+        };
+        check(&[("a", "x")], &["a"]);
+        check(&[("a", "x"), ("b", "x")], &["b"]);
+        check(&[("a", "y"), ("b", "x")], &["a"]);
+        check(&[("b", "x")], &[]);
+        check(&[("a", "y"), ("b", "x")], &["a"]);
+    }
 }

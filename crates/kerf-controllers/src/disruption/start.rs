@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{StreamExt, stream};
 use kerf_api::NodeClaim;
-use kerf_disruption::{Command, Replacement};
+use kerf_disruption::{Blocked, Command, Replacement};
 use kube::ResourceExt;
 use tracing::{error, info};
 
@@ -28,6 +28,18 @@ pub(super) enum NotStarted {
     AlreadyUnderWay,
     #[error(transparent)]
     Failed(#[from] Error),
+}
+
+impl NotStarted {
+    /// What will stand against it again as long as nothing changes; `None` where the next attempt may succeed.
+    pub(super) fn blocked(&self) -> Option<Blocked> {
+        match self {
+            Self::Failed(limit @ (Error::NodeLimit { .. } | Error::LimitExceeded { .. })) => {
+                Some(Blocked::Limit { detail: limit.to_string() })
+            }
+            Self::AlreadyUnderWay | Self::Failed(_) => None,
+        }
+    }
 }
 
 /// Marks the candidates, launches what takes their place, and hands the command over. Returns its name.

@@ -102,7 +102,7 @@ impl DisruptionMetrics {
             );
             consolidation.register(
                 "threshold_blocked",
-                "Nodes that were not consolidated because the savings were too small",
+                "Nodes, and searches for several at once, that came to nothing because the savings were too small",
                 new.threshold_blocked.clone(),
             );
         });
@@ -168,6 +168,19 @@ impl DisruptionMetrics {
         self.blocked.get_or_create(&labels).inc();
         if matches!(why, Blocked::SavingsThreshold { .. }) {
             self.threshold_blocked.get_or_create(&OfPool { nodepool: pool.into() }).inc();
+        }
+    }
+
+    /// A search for nodes to merge found nothing, and a rule of a pool about savings stood against it.
+    pub(crate) fn unmerged(&self, why: &Blocked) {
+        match why {
+            Blocked::SavingsThreshold { pool, .. } => {
+                self.threshold_blocked.get_or_create(&OfPool { nodepool: pool.into() }).inc();
+            }
+            Blocked::Score { pool, score, .. } => {
+                self.judged(pool, "Balanced", false, Some(*score));
+            }
+            _ => {}
         }
     }
 
@@ -268,6 +281,7 @@ pub(super) const DURATIONS: [f64; 45] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kerf_model::{Price, estate::Cost};
 
     #[test]
     fn metrics_have_karpenters_names() {
@@ -280,6 +294,13 @@ mod tests {
         counted.budget("p", DisruptionReason::Drifted, 5, 1);
         counted.blocked("p", &Blocked::ValidationChurn);
         counted.judged("p", "Balanced", true, Some(0.5));
+        counted.unmerged(&Blocked::SavingsThreshold {
+            pool: "p".to_owned(),
+            savings: Price::ZERO,
+            required: Price::MAX,
+            cost: Cost::ONE,
+        });
+        counted.unmerged(&Blocked::Score { pool: "q".to_owned(), score: 0.1, threshold: 0.5 });
         let text = metrics.text();
         for line in [
             "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"underutilized\",consolidation_type=\"single\"} 1",
@@ -292,6 +313,9 @@ mod tests {
             "karpenter_nodepools_nodes_consuming_budgets{nodepool=\"p\",reason=\"Drifted\"} 1",
             "karpenter_consolidation_blocked_total{nodepool=\"p\",reason=\"validation_churn\"} 1",
             "karpenter_consolidation_moves_total{decision=\"approved\",nodepool=\"p\",policy=\"Balanced\"} 1",
+            "karpenter_consolidation_moves_total{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 1",
+            "karpenter_consolidation_score_count{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 1",
+            "karpenter_consolidation_threshold_blocked_total{nodepool=\"p\"} 1",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }

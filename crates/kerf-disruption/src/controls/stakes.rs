@@ -163,7 +163,8 @@ impl Stake {
         if self.price <= Price::ZERO {
             return Blocked::UnknownPrice;
         }
-        Blocked::SavingsThreshold { savings, required: self.required(), cost: self.cost }
+        let (pool, required) = (self.pool.clone(), self.required());
+        Blocked::SavingsThreshold { pool, savings, required, cost: self.cost }
     }
 }
 

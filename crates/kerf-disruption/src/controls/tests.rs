@@ -7,6 +7,7 @@ use kerf_model::{
 };
 
 use super::*;
+use crate::Candidate;
 
 fn price(text: &str) -> Price {
     text.parse().unwrap()
@@ -224,6 +225,62 @@ fn replacements_have_to_save_what_the_disruption_costs() {
     check(&[("0.40", Cost(pods(8).0 + 1), "0.01")], "0.32", Some("0.0800000001"));
 }
 
+/// The second example of the price improvement factor: an operator's 0.9, which two of three pools override.
+#[test]
+fn pools_are_as_strict_as_their_workload() {
+    let operator = ChurnControls {
+        price_improvement_factor: "0.9".parse().unwrap(),
+        savings_threshold: kerf_model::churn::SavingsThreshold::OFF,
+        ..ChurnControls::default()
+    };
+    let at_most = |factor: Option<f64>| {
+        let pool = kerf_api::Disruption {
+            consolidation_price_improvement_factor: factor,
+            ..kerf_api::Disruption::default()
+        };
+        let controls = operator.resolve(&pool);
+        let stake = Stake { pool: String::new(), price: price("1"), cost: pods(5), controls };
+        Stakes::new(vec![stake]).at_most()
+    };
+    for (pool, factor, dearest) in [
+        ("database", Some(0.5), "0.4999999999"),
+        ("web", None, "0.8999999999"),
+        ("batch", Some(1.0), "0.9999999999"),
+    ] {
+        assert_eq!(at_most(factor), price(dearest), "{pool}");
+    }
+}
+
+/// The savings threshold's example of two nodes that become one, from the nodes on.
+#[test]
+fn nodes_put_their_costs_together_within_their_pool() {
+    let candidate = |pool: &str, count: i64| Candidate {
+        index: 0,
+        node: Arc::new(Node::default()),
+        pool: pool.to_owned(),
+        provider_id: String::new(),
+        instance_type: None,
+        zone: None,
+        capacity_type: None,
+        price: price("0.50"),
+        pods: Vec::new(),
+        moving: Vec::new(),
+        rescheduling_cost: pods(1 + count),
+        disruption_cost: pods(count),
+    };
+    let pools = ["a", "b"].map(|name| (name.to_owned(), rules("", "0s"))).into();
+    let at_most = |nodes: [(&str, i64); 2]| {
+        let candidates = nodes.map(|(pool, count)| candidate(pool, count));
+        Stakes::of(&candidates, &pools).at_most()
+    };
+    assert_eq!(at_most([("a", 3), ("a", 7)]), price("0.90"));
+    assert_eq!(at_most([("a", 3), ("a", 8)]), price("0.89"));
+    // Half of the savings for each, and seven cents are required of one.
+    assert_eq!(at_most([("a", 3), ("b", 7)]), price("0.86"));
+    // A node that nobody would miss does not pay for another.
+    assert_eq!(at_most([("a", -5), ("a", 7)]), price("0.93"));
+}
+
 #[test]
 fn the_tuning_table_holds() {
     for (threshold, required) in [
@@ -241,13 +298,15 @@ fn the_tuning_table_holds() {
 #[test]
 fn every_pool_has_to_be_satisfied_with_its_share() {
     let check = |pools: &[(&str, i64, &str)], launch: &str, blocked: Option<(&str, &str, i64)>| {
+        let pool = pools.iter().position(|(_, count, _)| blocked.is_some_and(|it| it.2 == *count));
         let pools: Vec<_> = pools
             .iter()
             .map(|(price, count, threshold)| (*price, pods(*count), "1", *threshold))
             .collect();
         let expect = blocked.map_or(Ok(()), |(savings, required, cost)| {
+            let pool = format!("pool-{}", pool.unwrap());
             let (savings, required, cost) = (price(savings), price(required), pods(cost));
-            Err(Blocked::SavingsThreshold { savings, required, cost })
+            Err(Blocked::SavingsThreshold { pool, savings, required, cost })
         });
         let stakes = stakes(&pools);
         assert_eq!(stakes.allow_replacement(price(launch)), expect, "{pools:?} {launch}");
@@ -282,9 +341,11 @@ fn removals_have_to_save_what_the_disruption_costs() {
             pools.iter().map(|(price, cost, threshold)| (*price, *cost, "0", *threshold)).collect();
         assert_eq!(stakes(&pools).allow_removal().err(), blocked, "{pools:?}");
     };
-    let blocked = |savings: &str, required: &str, cost| {
-        Some(Blocked::SavingsThreshold { savings: price(savings), required: price(required), cost })
+    let blocked_by = |pool: usize, savings: &str, required: &str, cost| {
+        let (pool, savings) = (format!("pool-{pool}"), price(savings));
+        Some(Blocked::SavingsThreshold { pool, savings, required: price(required), cost })
     };
+    let blocked = |savings: &str, required: &str, cost| blocked_by(0, savings, required, cost);
     // Twenty pods stay on a node of 0.10, until nine tenths of its life are over.
     check(&[("0.10", pods(20), "0.01")], blocked("0.1", "0.2", pods(20)));
     check(&[("0.10", pods_with_life(20, 1), "0.01")], None);
@@ -297,7 +358,7 @@ fn removals_have_to_save_what_the_disruption_costs() {
     check(&[("0.10", pods(10), "0.01"), ("0.10", pods(10), "0.01")], None);
     check(
         &[("0.19", pods(1), "0.01"), ("0.10", pods(11), "0.01")],
-        blocked("0.1", "0.11", pods(11)),
+        blocked_by(1, "0.1", "0.11", pods(11)),
     );
     // A price that nobody knows saves nothing; without cost, or without a threshold, that does not matter.
     check(&[("0", pods(1), "0.01")], Some(Blocked::UnknownPrice));

@@ -68,7 +68,7 @@ fn says_what_is_wrong() {
 }
 
 /// The same rules, told minute by minute and field by field.
-fn hits(schedule: &str, minute: Timestamp) -> bool {
+pub(crate) fn hits(schedule: &str, minute: Timestamp) -> bool {
     let time = minute.to_zoned(TimeZone::UTC);
     let fields: Vec<_> = schedule.split_whitespace().collect();
     let suits = |field: &str, value: i8, least: i8| {

@@ -299,6 +299,52 @@ fn the_savings_example_of_the_proposal_with_numbers_that_exist() {
     assert_eq!(kept(2).0, 38);
 }
 
+/// Its edge case: 50 types are cheaper, 36 save less than the 0.08 that 8 pods are worth, and 14 are too few for spot.
+#[test]
+fn what_saves_too_little_is_no_choice() {
+    let bought = |enough: usize| {
+        let types: Vec<String> = (0..50)
+            .map(|at| match at {
+                at if at < enough => format!("t-{at:02}: spot@a 0.{:04}", 2500 + at * 50),
+                at => format!("t-{at:02}: spot@a 0.{:04}", 3300 + at * 10),
+            })
+            .collect();
+        let types: Vec<&str> = types.iter().map(String::as_str).collect();
+        let mut source = candidate("spot m 0.40");
+        source.disruption_cost = Cost(8 * Cost::ONE.0);
+        let stakes = Stakes::new(vec![Stake {
+            pool: "default".to_owned(),
+            price: source.price,
+            cost: source.disruption_cost,
+            controls: controls("1", "0.01"),
+        }]);
+        let claim = claim(&types, Requirements::default());
+        let result = purchase(&[&source], &stakes, &claim, &labels(), true);
+        result.map(|purchase| purchase.claim.instance_types.len())
+    };
+    assert_eq!(bought(14), Err(Blocked::SpotFlexibility { have: 14, need: 15 }));
+    assert_eq!(bought(15), Ok(15));
+}
+
+#[test]
+fn the_controls_may_leave_less_than_the_pool_asks_for() {
+    let types = ["a-1: on-demand@a 0.5", "a-2: on-demand@a 0.6", "b-1: on-demand@a 0.9"];
+    let check = |controls, key: &str, count, expect: &str| {
+        let wide = Requirements::new([Requirement::exists(key).with_min_values(Some(count))]);
+        let result = bought(&["on-demand m 1"], controls, &claim(&types, wide), true);
+        assert_eq!(outcome(result), expect, "{key} {count}");
+    };
+    check(parity(), "family", 2, "a-1 a-2 b-1 as any, saves 0.5 up to 0.9999999999");
+    // All are cheaper; by the factor two are, of one family.
+    check(controls("0.7", "0"), "family", 1, "a-1 a-2 as any, saves 0.5 up to 0.6999999999");
+    check(controls("0.7", "0"), "family", 2, "min_values");
+    check(controls("0.7", "0"), INSTANCE_TYPE, 3, "min_values");
+    // Two pods: 0.2 is required, and the third saves 0.1.
+    check(controls("1", "0.1"), INSTANCE_TYPE, 2, "a-1 a-2 as any, saves 0.5 up to 0.8");
+    check(controls("1", "0.1"), "family", 2, "min_values");
+    check(controls("1", "0.1"), INSTANCE_TYPE, 3, "min_values");
+}
+
 #[test]
 fn the_choice_stays_as_wide_as_the_pool_asks() {
     let at_least = |key: &str, count| {
@@ -420,6 +466,7 @@ fn refusals_say_what_the_best_offer_was() {
     assert_eq!(
         blocked("1", "0.06"),
         Blocked::SavingsThreshold {
+            pool: "default".to_owned(),
             savings: price("0.1"),
             required: price("0.12"),
             cost: Cost(2 * Cost::ONE.0)

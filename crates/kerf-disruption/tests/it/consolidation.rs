@@ -1,9 +1,9 @@
 use kerf_api::{ConsolidationPolicy, DurationOrNever};
-use kerf_disruption::{Memory, Pass, Settings, pass, validate};
+use kerf_disruption::{Blocked, Memory, Pass, Settings, pass, validate};
 use kerf_model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, SPOT, ZONE};
 
 use crate::build::{HOSTNAME, ZONES, pod};
-use crate::estate::{Place, budget, decided, estate, first_pass, place, rules, told, why};
+use crate::estate::{Place, ago, budget, decided, estate, first_pass, place, rules, told, why};
 
 fn commands(pass: &Pass) -> Vec<String> {
     pass.commands.iter().map(told).collect()
@@ -116,6 +116,8 @@ fn filters_have_their_reasons() {
         pool(),
         "Node does not have label \"topology.kubernetes.io/zone\"",
     );
+    // Nothing is sold there, so nobody knows what the node costs, and whether another costs less.
+    check(node().label(ZONE, "elsewhere"), pool(), "its price is unknown");
     let mut never = pool();
     never.consolidate_after = DurationOrNever::Never;
     check(node(), never, "NodePool \"default\" has consolidation disabled");
@@ -300,4 +302,37 @@ fn commands_are_looked_at_again() {
     let mut full = places();
     full[1] = full[1].clone().runs("u", "500m");
     check(full, pool(), Err("validation_churn"));
+}
+
+#[test]
+fn the_controls_are_looked_at_again() {
+    let mut pool = rules("default");
+    pool.controls.utilization_threshold = "0.2".parse().unwrap();
+    pool.controls.grace_period = "30m".parse().unwrap();
+    let command = first_pass(&estate(vec![pool.clone()], roomy())).commands.remove(0);
+    assert_eq!(told(&command), "SingleNode a");
+    let check = |places: Vec<Place>, expect: Option<Blocked>| {
+        let now = estate(vec![pool.clone()], places);
+        let got = validate(&command, &now, &Settings::default()).err().map(|no| no.why);
+        assert_eq!(got, expect);
+    };
+    let changed = |at: usize, change: fn(Place) -> Place| {
+        let mut places = roomy();
+        places[at] = change(places[at].clone());
+        places
+    };
+    check(roomy(), None);
+    let busy = |place: Place| place.set(|_, it| it.last_pod_event = Some(ago(0)));
+    check(changed(0, busy), Some(Blocked::ValidationChurn));
+    // A pod has come: three eighths of the memory, which the other node has to spare.
+    let used =
+        |place: Place| place.with(&pod("late").requests("cpu=10m memory=3Gi").running().build());
+    check(changed(0, used), Some(Blocked::ValidationChurn));
+    // The other node settles and takes none of its pods, which would need a new one.
+    let settles = |place: Place| place.set(|node, _| node.settling = true);
+    check(changed(1, settles), Some(Blocked::ValidationSchedule));
+    // That it is used well is no reason against what it is to take.
+    let full =
+        |place: Place| place.with(&pod("late").requests("cpu=10m memory=9Gi").running().build());
+    check(changed(1, full), None);
 }

@@ -12,9 +12,11 @@ mod random;
 
 mod candidates;
 mod consolidation;
+mod controls;
 mod drift;
 mod emptiness;
 mod properties;
 mod quiet;
 mod replacing;
 mod setbacks;
+mod turns;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use kerf_disruption::{Memory, Pass, Settings, pass, validate};
+use kerf_disruption::{Blocked, Command, Memory, Pass, Settings, pass, validate};
 use kerf_model::estate::{Estate, Obstacle, Rules};
-use kerf_model::labels::{CAPACITY_TYPE, SPOT};
+use kerf_model::labels::{CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE};
 use kerf_model::{MinValuesPolicy, Node};
 use kerf_scheduler::{Options, PreferencePolicy};
 
-use crate::build::{HOSTNAME, pod, requirements};
+use crate::build::{HOSTNAME, TypeSpec, ZONES, instance_type, pod, requirements};
 use crate::estate::{Place, ago, budget, decided, estate, first_pass, place, rules, told, why};
 
 fn commands(pass: &Pass) -> Vec<String> {
@@ -208,4 +208,60 @@ fn replacements_are_looked_at_again() {
         let held = vec![place("a", 16).runs("p", "1").obstacle(obstacle)];
         check(held, rules("default"), Err("validation_churn"));
     }
+}
+
+/// Between two looks pods have come and gone, and the replacement would have to be in another zone than the one chosen.
+#[test]
+fn what_both_looks_want_must_be_for_sale() {
+    let app = |name: &str| {
+        pod(name).labels("app=x").requests("cpu=1").spread(ZONE, 1, "app=x").running().build()
+    };
+    let in_zone = |name: &str, zone: usize| place(name, 2).label(ZONE, ZONES[zone]).stays();
+    let taken = |name: &str, zone: usize| {
+        in_zone(name, zone).with(&app(name)).runs(&format!("f-{name}"), "500m")
+    };
+    let large = || place("a", 16).with(&app("p"));
+    // The pod that is spread over zones has yet to come.
+    let before = || vec![place("a", 16).runs("p", "1")];
+    let command = |places: Vec<Place>, pool: &Rules| {
+        let found = first_pass(&estate(vec![pool.clone()], places));
+        let [command] = found.commands.try_into().expect("one command");
+        command
+    };
+    let validated = |command: &Command, places: Vec<Place>, pool: &Rules| {
+        let valid = validate(command, &estate(vec![pool.clone()], places), &Settings::default());
+        valid.map(|valid| told(&valid.command)).map_err(|no| no.why)
+    };
+    let pool = rules("default");
+    let first = vec![large(), taken("b", 1), taken("c", 2)];
+    let in_first_zone = command(first.clone(), &pool);
+    assert_eq!(told(&in_first_zone), "SingleNode a -> fake-it-1");
+    assert_eq!(validated(&in_first_zone, first, &pool), Ok("SingleNode a -> fake-it-1".into()));
+    let moved = vec![large(), taken("b", 0), taken("c", 2)];
+    assert_eq!(validated(&in_first_zone, moved, &pool), Err(Blocked::ValidationSchedule));
+
+    // Where the first look left the zone open it asked for spot, which is not sold in the third.
+    let anywhere = command(before(), &pool);
+    assert_eq!(told(&anywhere), "SingleNode a -> fake-it-1");
+    let third = vec![large(), taken("b", 0), taken("c", 1)];
+    assert_eq!(validated(&anywhere, third, &pool), Err(Blocked::ValidationSchedule));
+
+    // Of two types the one that is sold there as spot is left, unless the pool wants both.
+    let sold = |name: &str, spot_zone: usize| {
+        let offerings =
+            vec![(SPOT, ZONES[spot_zone]), (ON_DEMAND, ZONES[0]), (ON_DEMAND, ZONES[1])];
+        TypeSpec { offerings, ..instance_type(name, "cpu=2 memory=2Gi") }.build()
+    };
+    let mut pool = rules("default");
+    let types = &mut Arc::make_mut(&mut pool.pool).instance_types;
+    types.retain(|one| one.name() == "fake-it-15");
+    types.extend([sold("here", 0), sold("there", 1)]);
+    let anywhere = command(before(), &pool);
+    assert_eq!(told(&anywhere), "SingleNode a -> here");
+    let second = || vec![large(), taken("b", 0), taken("c", 2)];
+    assert_eq!(validated(&anywhere, second(), &pool), Ok("SingleNode a -> there".into()));
+    let both = "node.kubernetes.io/instance-type Exists min 2";
+    Arc::make_mut(&mut pool.pool).requirements = requirements(both);
+    let anywhere = command(before(), &pool);
+    assert_eq!(validated(&anywhere, second(), &pool), Err(Blocked::ValidationSchedule));
 }

@@ -77,7 +77,15 @@ pub async fn from_large_to_small(world: &World) {
 }
 
 pub async fn several_nodes_are_replaced_by_one(world: World) {
-    let pool = with_pool(&world, &json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await;
+    from_several_to_one(&world).await;
+    one_small_node_is_left(&world, 3).await;
+    let labels = ["decision=\"replace\"", "consolidation_type=\"multi\""];
+    assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
+}
+
+/// Three nodes are left with a small pod each, and become one. When all are looked at together, another takes their place.
+pub async fn from_several_to_one(world: &World) {
+    let pool = with_pool(world, &json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await;
     let mut fillers = Vec::new();
     for (place, name) in ["a", "b", "c"].into_iter().enumerate() {
         fillers.push(world.create(app(&format!("filler-{name}"), "1600m")).await);
@@ -93,9 +101,13 @@ pub async fn several_nodes_are_replaced_by_one(world: World) {
     // The pods it was launched for are expected on the last node for a while.
     world.pass(Duration::from_mins(1)).await;
     world.patch(&pool, json!({"spec": disruptable()})).await;
-    one_small_node_is_left(&world, 3).await;
-    let labels = ["decision=\"replace\"", "consolidation_type=\"multi\""];
-    assert!(counted(&world, "karpenter_voluntary_disruption_decisions_total", &labels) >= 1);
+    world
+        .until("one node is left", async |world: &World| {
+            one_ready_node(world).await?;
+            all_run(world, 3).await
+        })
+        .await;
+    world.until("nothing is marked", nothing_is_marked).await;
 }
 
 pub async fn a_pod_that_asks_for_it_keeps_its_node(world: World) {

@@ -8,10 +8,13 @@ use kerf_testbed::CloudFault;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{app, counted, held_by_its_pod, nothing_is_marked, replaced, told};
+use super::{
+    app, consolidation::a_large_node_with_a_small_app, counted, held_by_its_pod, nothing_is_marked,
+    ready_claims, replaced, told,
+};
 use crate::{
     World, build,
-    scenarios::{all_run, condition, one_ready_node, with_pool},
+    scenarios::{all_run, condition, one_ready_node, ready_pool, with_pool},
 };
 
 pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
@@ -62,6 +65,16 @@ fn protected_app() -> Deployment {
     let keep = json!({"metadata": {"annotations": {annotations::DO_NOT_DISRUPT: "true"}}});
     build::merge(&mut protected["spec"]["template"], &keep);
     build::object(protected)
+}
+
+/// The first replacement never registers, is given up after ten minutes, and the second takes its place.
+pub async fn from_given_up_to_replaced(world: &World) {
+    let (pool, old) = one_node_with_an_app(world).await;
+    world.cloud().on_next(1, CloudFault::NeverRegisters);
+    drift(world, &pool).await;
+    replaced(world, &old).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.until("nothing is marked", nothing_is_marked).await;
 }
 
 /// A node with a pod drifts, and another takes its place.
@@ -118,6 +131,58 @@ pub async fn a_replacement_that_never_registers_is_given_up(world: World) {
     assert_eq!(records.count(), 0, "a command that is over stands on a claim");
     replaced(&world, &old).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+}
+
+/// A pool with more than its limit allows launches nothing, and its drifted node keeps no other waiting.
+pub async fn a_pool_over_its_limit_keeps_no_other_waiting(world: World) {
+    let never =
+        json!({"disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}});
+    let of_pool = |name: &str| json!({"spec": {"nodeSelector": {labels::NODE_POOL: name}}});
+    let (pool, stuck) = a_large_node_with_a_small_app(&world, &never, &of_pool("default")).await;
+    let other = ready_pool(&world, build::pool("other", &never)).await;
+    let mut app = serde_json::to_value(app("b", "1")).unwrap_or_default();
+    build::merge(&mut app["spec"]["template"], &of_pool("other"));
+    world.create(build::object::<Deployment>(app)).await;
+    world.until("the other node is ready", async |w: &World| ready_claims(w, 2).await).await;
+    world.until("the pods run", async |world: &World| all_run(world, 2).await).await;
+
+    // Without the node there would be room for a smaller one; but the smaller one comes first.
+    world.patch(&pool, json!({"spec": {"limits": {"cpu": "3"}}})).await;
+    drift(&world, &pool).await;
+    let words = "has 4 of resource cpu and its limit is 3";
+    told(&world, &stuck.name_any(), "DisruptionBlocked", words).await;
+    drift(&world, &other).await;
+    let pools = [&pool, &other];
+    world
+        .until("the other node is replaced", async |world: &World| {
+            are_of_versions(world, pools, [None, Some("two")]).await
+        })
+        .await;
+    world.pass(Duration::from_mins(30)).await;
+    assert_eq!(nothing_is_marked(&world).await, Ok(()));
+    let labels = ["nodepool=\"default\"", "reason=\"limit\""];
+    assert_eq!(counted(&world, "karpenter_consolidation_blocked_total", &labels), 1);
+    world.patch(&pool, json!({"spec": {"limits": {"cpu": "5"}}})).await;
+    world
+        .until("both are replaced", async |world: &World| {
+            are_of_versions(world, pools, [Some("two"); 2]).await
+        })
+        .await;
+}
+
+/// Each of two pools has one node, which is ready and of this version.
+async fn are_of_versions(
+    world: &World,
+    pools: [&NodePool; 2],
+    wanted: [Option<&str>; 2],
+) -> Result<(), String> {
+    let claims = ready_claims(world, 2).await?;
+    let version = |pool: &NodePool| {
+        let of_pool = |claim: &&NodeClaim| claim.labels()[labels::NODE_POOL] == pool.name_any();
+        claims.iter().find(of_pool).and_then(|claim| claim.labels().get("version").cloned())
+    };
+    let got = pools.map(version);
+    if got.each_ref().map(Option::as_deref) == wanted { Ok(()) } else { Err(format!("{got:?}")) }
 }
 
 pub async fn an_operator_that_was_killed_goes_on_with_its_command(mut world: World) {

@@ -10,7 +10,9 @@ use kerf_testbed::{CloudFault, Fault, Matching, Verb};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{has_nodes, names, never_more_nodes_than, ready_nodes, says, with_static_pool};
+use super::{
+    drift, has_nodes, names, never_more_nodes_than, ready_nodes, replaced, says, with_static_pool,
+};
 use crate::World;
 
 pub async fn a_pool_whose_launches_fail_goes_on_when_they_can_succeed(world: World) {
@@ -92,4 +94,30 @@ pub async fn a_node_that_dies_is_replaced(world: World) {
         })
         .await;
     never_more_nodes_than(&world, 3);
+}
+
+/// Two commands are left behind when the operator ends. Marking the node of the second fails at first, and the first goes on.
+pub async fn a_command_that_cannot_be_taken_up_again_keeps_no_other_waiting(mut world: World) {
+    let every = json!({"disruption": {"budgets": [{"nodes": "100%"}]}});
+    let pool = with_static_pool(&world, 2, &every).await;
+    let old = has_nodes(&world, &pool, 2).await;
+    let deletions = Matching::any().verb(Verb::Delete).resource("nodeclaims");
+    world.faults().from_call(1, deletions, Fault::InternalError);
+    drift(&world, &pool, 2).await;
+    world
+        .until("all replacements are ready", async |world: &World| {
+            let ready = ready_nodes(world, &pool).await?.len();
+            if ready == 4 { Ok(()) } else { Err(format!("{ready} are ready")) }
+        })
+        .await;
+    world.kill_operator();
+    world.faults().clear();
+    // Commands are taken up in the order of the claims that go.
+    let (_, second) = &old[1];
+    world.patch(second, json!({"spec": {"taints": []}})).await;
+    let marks = Matching::writes().resource("nodes").name(second.name_any());
+    // As often as one marking is tried.
+    world.faults().on_next(4, marks, Fault::InternalError);
+    world.start_operator().await;
+    replaced(&world, &pool, 2, 2).await;
 }

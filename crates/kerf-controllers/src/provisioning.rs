@@ -95,21 +95,24 @@ async fn launched(context: &Context) {
     }
 }
 
-/// Whether every claim has its instance. One whose launch has failed and is tried again keeps nobody waiting, unless
-/// nobody knows any more whom it is for.
+/// Whether every claim has its instance. One whose launch has failed and is tried again keeps nobody waiting, unless it was
+/// created for pods by an operator before this one, and nobody knows any more which.
 pub(crate) fn is_synced(context: &Context) -> bool {
     let cluster = context.index.read();
     !cluster.claims().values().any(|claim| {
-        let is_for_known =
-            || context.promises.knows(&claim.name_any()) || is_static(&cluster, claim);
-        is_unlaunched(context, claim) && !(has_failed(claim) && is_for_known())
+        let is_for_unknown =
+            || is_for_pods(&cluster, claim) && !context.promises.knows(&claim.name_any());
+        is_unlaunched(context, claim) && (!has_failed(claim) || is_for_unknown())
     })
 }
 
-/// Whether the claim is for no pods in particular.
-fn is_static(cluster: &Cluster, claim: &NodeClaim) -> bool {
+/// Whether the claim was created by a pool that launches for pods. Users create claims too, and static pools for no pods in
+/// particular.
+fn is_for_pods(cluster: &Cluster, claim: &NodeClaim) -> bool {
+    let by_pool = claim.owner_references().iter().any(|owner| owner.kind == "NodePool");
     let pool = claim.labels().get(labels::NODE_POOL);
-    pool.and_then(|pool| cluster.pools().named(pool)).is_some_and(|pool| pool.is_static())
+    let pool = pool.and_then(|pool| cluster.pools().named(pool));
+    by_pool && pool.is_some_and(|pool| !pool.is_static())
 }
 
 pub(crate) fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {

@@ -2,15 +2,16 @@
 //! on strings and exact amounts, and looks at every pair of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use crate::build::known_labels;
 use kerf_model::catalogue::satisfies_min_values;
 use kerf_model::labels::HOSTNAME;
 use kerf_model::pod::{NodePolicy, PodTerm, SpreadConstraint, WhenUnsatisfiable};
 use kerf_model::taint::{Effect, Taint, tolerates_all};
 use kerf_model::{
-    Constraints, MinValuesPolicy, Node, Pod, Pool, Requirement, Requirements, Resources, Selector,
-    Snapshot, Undefined,
+    Constraints, KnownLabels, MinValuesPolicy, Node, Pod, Pool, Requirement, Requirements,
+    Resources, Selector, Snapshot, Undefined,
 };
 use kerf_scheduler::{Options, Plan, PlannedClaim};
 
@@ -509,9 +510,11 @@ impl Spot<'_> {
     fn possible(&self, key: &str) -> Option<Requirement> {
         match (self.node, self.claim) {
             (Some(node), _) => node.labels.get(key).map(|value| Requirement::is_in(key, [value])),
-            (None, claim) => Some(
-                claim?.requirements.get(key).cloned().unwrap_or_else(|| Requirement::exists(key)),
-            ),
+            (None, claim) => {
+                let wanted = claim?.requirements.get(key).cloned();
+                // A label that no provider sets is on a new node only if its pool says so.
+                wanted.or_else(|| is_well_known(key).then(|| Requirement::exists(key)))
+            }
         }
     }
 
@@ -524,4 +527,9 @@ impl Spot<'_> {
             _ => false,
         }
     }
+}
+
+fn is_well_known(key: &str) -> bool {
+    static KNOWN: LazyLock<KnownLabels> = LazyLock::new(known_labels);
+    KNOWN.well_known.contains(key)
 }

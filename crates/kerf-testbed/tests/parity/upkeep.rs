@@ -36,14 +36,16 @@ async fn budgets_count_what_may_be_missing(cluster: &Cluster) {
         ("max-none", json!({ "maxUnavailable": 0 }), 7, 0),
         ("min-many", json!({ "minAvailable": 9 }), 9, 0),
     ];
-    for (name, spec, ..) in &rows {
-        cluster.create("PodDisruptionBudget", budget(name, spec.clone())).await;
-    }
     let template = json!({ "spec": { "containers": [{
         "name": "main", "image": "example.com/app:1", "resources": { "requests": { "cpu": "800m" } },
     }] } });
     let changes = json!({ "spec": { "replicas": 7, "template": template } });
     cluster.create("Deployment", cluster.workload("web", changes)).await;
+    // First the pods: of several budgets for one pod, only one hears of each change of it.
+    cluster.until_fields("Deployment", "web", json!({ "/status/readyReplicas": 5 })).await;
+    for (name, spec, ..) in &rows {
+        cluster.create("PodDisruptionBudget", budget(name, spec.clone())).await;
+    }
     for (name, _, desired, allowed) in rows {
         let expected = json!({
             "/status/expectedPods": 7, "/status/currentHealthy": 5,

@@ -166,15 +166,18 @@ mod tests {
         assert_eq!(History::seeded(Status::Unknown).health(), Health::Unknown);
     }
 
-    #[test]
-    fn a_changed_pool_or_node_class_starts_with_a_clean_record() {
-        let class = |generation| NodeClass {
+    fn class(generation: i64) -> NodeClass {
+        NodeClass {
             reference: kerf_api::NodeClassReference::default(),
             version: 1,
             generation,
             deleting: false,
             ready: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_changed_pool_or_node_class_starts_with_a_clean_record() {
         let healths = RegistrationHealth::default();
         let now = Timestamp::UNIX_EPOCH;
         let mut pool = NodePool::default();
@@ -204,13 +207,7 @@ mod tests {
 
     #[test]
     fn a_pool_turns_with_the_second_failure_and_back_when_only_one_is_left() {
-        let class = NodeClass {
-            reference: kerf_api::NodeClassReference::default(),
-            version: 1,
-            generation: 1,
-            deleting: false,
-            ready: None,
-        };
+        let class = class(1);
         let healths = RegistrationHealth::default();
         let now = Timestamp::UNIX_EPOCH;
         let pool = |uid: &str| {
@@ -244,13 +241,7 @@ mod tests {
     fn one_failure_after_a_restart_does_not_make_a_healthy_pool_unhealthy() {
         let healths = RegistrationHealth::default();
         let now = Timestamp::UNIX_EPOCH;
-        let class = NodeClass {
-            reference: kerf_api::NodeClassReference::default(),
-            version: 1,
-            generation: 1,
-            deleting: false,
-            ready: None,
-        };
+        let class = class(1);
         let mut pool = NodePool::default();
         pool.status.get_or_insert_default().node_class_observed_generation = Some(1);
         pool.condition_set(now).set_true(NODE_REGISTRATION_HEALTHY);

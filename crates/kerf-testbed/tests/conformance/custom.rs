@@ -296,20 +296,9 @@ async fn deleted_definitions_are_not_served(c: Cluster) {
     let made = c.make(path, definition).await;
     assert_eq!(made["spec"]["names"]["listKind"], "WidgetList");
     let list = format!("/apis/{group}/v1/widgets");
-    until(&c, &list, 200).await;
+    c.until(&list, 200).await;
     c.delete(&format!("{path}/widgets.{group}")).await.expect_code(200);
-    until(&c, &list, 404).await;
-}
-
-/// A real server starts and stops serving a resource a moment after its definition came or went.
-async fn until(c: &Cluster, path: &str, code: u16) {
-    for _ in 0..100 {
-        if c.get(path).await.code == code {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    panic!("{path} did not become {code}");
+    c.until(&list, 404).await;
 }
 
 async fn node_pools_get_their_defaults(c: Cluster) {

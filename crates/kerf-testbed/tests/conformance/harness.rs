@@ -61,13 +61,7 @@ async fn install_definitions(client: &Client) {
             spec["versions"][0]["name"].as_str().unwrap(),
             spec["names"]["plural"].as_str().unwrap()
         );
-        // A real server takes a moment between accepting a definition and serving it.
-        for _ in 0..100 {
-            if cluster.get(&served).await.code == 200 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        cluster.until(&served, 200).await;
     }
 }
 
@@ -85,6 +79,18 @@ pub(crate) struct Reply {
 }
 
 impl Cluster {
+    /// Asks until the answer has this code: a real server starts and stops serving a resource a moment after its definition
+    /// came or went.
+    pub(crate) async fn until(&self, path: &str, code: u16) {
+        for _ in 0..100 {
+            if self.get(path).await.code == code {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{path} did not become {code}");
+    }
+
     /// A path inside the case's namespace.
     pub(crate) fn core(&self, rest: &str) -> String {
         format!("/api/v1/namespaces/{}/{rest}", self.namespace)

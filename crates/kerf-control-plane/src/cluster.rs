@@ -14,7 +14,7 @@ use kube::{Client, Config};
 
 use crate::binaries::{Binaries, BinariesError};
 use crate::cache::control_plane_cache;
-use crate::components::{Layout, Profile, kubeconfig_in, port};
+use crate::components::{Layout, Options, Profile, kubeconfig_in, port};
 use crate::guard::Guard;
 use crate::pki::{ADMIN, PkiError};
 use crate::ports::{BLOCK, PortBlock, PortError};
@@ -29,6 +29,7 @@ pub struct ControlPlane {
     binaries: Binaries,
     running: Vec<Program>,
     config: Config,
+    audit: bool,
     spare: AtomicU16,
 }
 
@@ -60,12 +61,12 @@ impl ControlPlane {
         Self::start_with(Profile::Full).await
     }
 
-    /// Starts as much of a cluster as `profile` says, with binaries that are already there: it does
+    /// Starts as much of a cluster as the profile says, with binaries that are already there: it does
     /// not build any.
-    pub async fn start_with(profile: Profile) -> Result<Self, StartError> {
+    pub async fn start_with(options: impl Into<Options>) -> Result<Self, StartError> {
         let binaries = Binaries::find()?;
         let base = std::env::temp_dir();
-        Self::start_in(&binaries, profile, None, || {
+        Self::start_in(&binaries, options.into(), None, || {
             tempfile::Builder::new().prefix("kerf-").tempdir_in(&base).map(tempfile::TempDir::keep)
         })
         .await
@@ -75,7 +76,7 @@ impl ControlPlane {
     /// cluster has ended.
     pub(crate) async fn start_in(
         binaries: &Binaries,
-        profile: Profile,
+        options: Options,
         claim: Option<&File>,
         dir: impl Fn() -> io::Result<PathBuf>,
     ) -> Result<Self, StartError> {
@@ -85,7 +86,7 @@ impl ControlPlane {
         loop {
             attempt += 1;
             let dir = dir().map_err(failed("make a directory for the cluster"))?;
-            match Self::start_once(binaries, profile, claim, dir, attempt).await {
+            match Self::start_once(binaries, options, claim, dir, attempt).await {
                 Err(error) if error.is_port_clash() && attempt < ATTEMPTS => {}
                 result => return result,
             }
@@ -94,7 +95,7 @@ impl ControlPlane {
 
     async fn start_once(
         binaries: &Binaries,
-        profile: Profile,
+        options: Options,
         claim: Option<&File>,
         dir: PathBuf,
         attempt: u32,
@@ -112,27 +113,28 @@ impl ControlPlane {
             binaries: binaries.clone(),
             running: Vec::new(),
             config,
+            audit: options.audit,
             spare: AtomicU16::new(port::SPARE),
         };
         // The API server tries etcd again until it answers, so the two need not wait for each other.
-        cluster.launch(Program::Etcd, profile)?;
-        cluster.launch(Program::KubeApiserver, profile)?;
+        cluster.launch(Program::Etcd, options)?;
+        cluster.launch(Program::KubeApiserver, options)?;
         let api = cluster.layout.https(port::API);
         cluster.wait_for(Program::KubeApiserver, &api, "/readyz").await?;
-        if profile != Profile::ApiOnly {
-            cluster.start_controllers(&api, profile).await?;
+        if options.profile != Profile::ApiOnly {
+            cluster.start_controllers(&api, options).await?;
         }
         Ok(cluster)
     }
 
-    async fn start_controllers(&mut self, api: &str, profile: Profile) -> Result<(), StartError> {
+    async fn start_controllers(&mut self, api: &str, options: Options) -> Result<(), StartError> {
         let controllers = [
             (Program::KubeControllerManager, self.layout.https(port::CONTROLLER_MANAGER)),
             (Program::KubeScheduler, self.layout.https(port::SCHEDULER)),
             (Program::Kwok, self.layout.http(port::KWOK)),
         ];
         for (program, _) in &controllers {
-            self.launch(*program, profile)?;
+            self.launch(*program, options)?;
         }
         for (program, url) in &controllers {
             self.wait_for(*program, url, "/healthz").await?;
@@ -157,6 +159,24 @@ impl ControlPlane {
     /// A kubeconfig with the rights of a cluster admin.
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.layout.kubeconfig(&ADMIN)
+    }
+
+    /// A kubeconfig for a user of this name, with the rights of a cluster admin: the audit log tells users apart. The API
+    /// server is reached at `server` (a proxy on 127.0.0.1, say), or directly.
+    pub fn kubeconfig_of(&self, user: &str, server: Option<&str>) -> Result<PathBuf, PkiError> {
+        let direct = self.api_server();
+        self.layout.add_user(user, server.unwrap_or(&direct))
+    }
+
+    /// Where the API server listens: a URL.
+    pub fn api_server(&self) -> String {
+        self.layout.https(port::API)
+    }
+
+    /// What the API server wrote down of each request, one JSON object (`audit.k8s.io/v1`, `Event`) a line; `None` without
+    /// [`Profile::audited`].
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        self.audit.then(|| self.layout.audit_log())
     }
 
     /// The directory of this cluster, with `kubeconfig` and a `<component>.log` each; gone when the
@@ -226,10 +246,10 @@ impl ControlPlane {
         self.guard.detach().map_err(failed("leave the cluster to its guard"))
     }
 
-    fn launch(&mut self, program: Program, profile: Profile) -> Result<(), StartError> {
+    fn launch(&mut self, program: Program, options: Options) -> Result<(), StartError> {
         let what = format!("start {}", self.binaries.path(program).display());
         self.layout
-            .command(&self.binaries, program, profile)
+            .command(&self.binaries, program, options)
             .and_then(|mut command| self.guard.spawn(&mut command))
             .map_err(failed(what))?;
         self.running.push(program);
@@ -329,7 +349,7 @@ mod tests {
         let count = "echo . >> \"$(dirname \"$0\")/$(basename \"$0\").count\"";
         let binaries = stubs(stub_dir.path(), &format!("{count}\n{body}"));
         let clusters = tempfile::tempdir().unwrap();
-        let started = ControlPlane::start_in(&binaries, Profile::ApiOnly, None, || {
+        let started = ControlPlane::start_in(&binaries, Profile::ApiOnly.into(), None, || {
             tempfile::tempdir_in(clusters.path()).map(tempfile::TempDir::keep)
         });
         let error = started.await.unwrap_err().to_string();

@@ -11,6 +11,7 @@ use crate::ports::PortBlock;
 use crate::program::Program;
 
 const STAGES: &str = include_str!("../kwok/stages.yaml");
+const AUDIT_POLICY: &str = include_str!("../audit/policy.yaml");
 
 /// How much of a control plane a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,27 @@ pub enum Profile {
     /// etcd and kube-apiserver. Objects are validated, defaulted, stored and watched, but nobody acts
     /// on them: no pod is scheduled, nothing is garbage-collected, a deleted namespace never ends.
     ApiOnly,
+}
+
+impl Profile {
+    /// As much of a control plane, with an API server that writes down who changed what and when.
+    pub fn audited(self) -> Options {
+        Options { profile: self, audit: true }
+    }
+}
+
+/// What a cluster is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    pub profile: Profile,
+    /// Whether the API server keeps an audit log (`audit/policy.yaml` says of what).
+    pub audit: bool,
+}
+
+impl From<Profile> for Options {
+    fn from(profile: Profile) -> Self {
+        Self { profile, audit: false }
+    }
 }
 
 /// Where everything of one cluster is.
@@ -56,11 +78,24 @@ impl Layout {
         Ok(layout)
     }
 
-    pub(crate) fn kubeconfig(&self, identity: &Identity) -> PathBuf {
+    pub(crate) fn kubeconfig(&self, identity: &Identity<'_>) -> PathBuf {
         match identity.name {
             "admin" => kubeconfig_in(&self.dir),
             name => self.dir.join(format!("{name}.kubeconfig")),
         }
+    }
+
+    /// A kubeconfig for a new user with the rights of a cluster admin, who reaches the API server at `server`.
+    pub(crate) fn add_user(&self, name: &str, server: &str) -> Result<PathBuf, PkiError> {
+        let identity = Identity::admin(name);
+        self.pki.issue_client(&identity)?;
+        let path = self.kubeconfig(&identity);
+        self.pki.write_kubeconfig(&path, server, &identity)?;
+        Ok(path)
+    }
+
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.dir.join("audit.log")
     }
 
     pub(crate) fn log(&self, program: Program) -> PathBuf {
@@ -80,12 +115,12 @@ impl Layout {
         &self,
         binaries: &Binaries,
         program: Program,
-        profile: Profile,
+        options: Options,
     ) -> io::Result<Command> {
         let arguments = match program {
             Program::Etcd => self.etcd(),
-            Program::KubeApiserver => self.kube_apiserver(profile),
-            Program::KubeControllerManager => self.kube_controller_manager(profile),
+            Program::KubeApiserver => self.kube_apiserver(options)?,
+            Program::KubeControllerManager => self.kube_controller_manager(options.profile),
             Program::KubeScheduler => self.kube_scheduler()?,
             Program::Kwok => self.kwok()?,
             Program::Kubectl => Vec::new(),
@@ -121,7 +156,7 @@ impl Layout {
         ]
     }
 
-    fn kube_apiserver(&self, profile: Profile) -> Vec<String> {
+    fn kube_apiserver(&self, options: Options) -> io::Result<Vec<String>> {
         let mut arguments = vec![
             format!("--etcd-servers={}", self.http(port::ETCD)),
             // Without an address to advertise it looks for a default route, which a sandbox lacks.
@@ -139,11 +174,23 @@ impl Layout {
             "--profiling=false".into(),
         ];
         arguments.extend(self.serving());
-        if profile == Profile::ApiOnly {
+        if options.profile == Profile::ApiOnly {
             // Nobody makes the service accounts that it would want pods to have.
             arguments.push("--disable-admission-plugins=ServiceAccount".into());
         }
-        arguments
+        if options.audit {
+            let policy = self.dir.join("audit-policy.yaml");
+            fs::write(&policy, AUDIT_POLICY)?;
+            arguments.extend([
+                format!("--audit-policy-file={}", policy.display()),
+                format!("--audit-log-path={}", self.audit_log().display()),
+                // Written before the request is answered: who has the answer can read the line.
+                "--audit-log-mode=blocking-strict".into(),
+                // In megabytes. One that is moved away in the middle of a test is lost to it.
+                "--audit-log-maxsize=4096".into(),
+            ]);
+        }
+        Ok(arguments)
     }
 
     fn kube_controller_manager(&self, profile: Profile) -> Vec<String> {
@@ -227,7 +274,7 @@ impl Layout {
         ]
     }
 
-    fn credentials(&self, identity: &Identity) -> [String; 2] {
+    fn credentials(&self, identity: &Identity<'_>) -> [String; 2] {
         let kubeconfig = self.kubeconfig(identity);
         [
             format!("--authentication-kubeconfig={}", kubeconfig.display()),

@@ -45,7 +45,7 @@ pub async fn up(binaries: &Binaries, name: &str) -> Result<Detached, DetachedErr
         fs::create_dir(&home.dir)?;
         Ok(home.dir.clone())
     };
-    ControlPlane::start_in(binaries, Profile::Full, Some(&claim), make).await?.detach()?;
+    ControlPlane::start_in(binaries, Profile::Full.into(), Some(&claim), make).await?.detach()?;
     Ok(home.describe(name))
 }
 

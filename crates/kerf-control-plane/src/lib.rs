@@ -28,6 +28,8 @@
 //!   its own certificates and its own ports. One costs about half a gigabyte of memory.
 //! * [`Profile::ApiOnly`] is enough to test what the API server alone decides (schemas, CEL rules,
 //!   defaults, `kubectl explain`), and is ready sooner.
+//! * [`Profile::audited`] has the API server write down who changed what and when
+//!   ([`ControlPlane::audit_log`]); with a user for each program ([`ControlPlane::kubeconfig_of`]) they can be told apart.
 //! * A [`kube::Client`] belongs to the runtime in which it was made, and every `#[tokio::test]` has its
 //!   own. So share the [`ControlPlane`] between tests, and call [`ControlPlane::client`] in each.
 //! * kube-controller-manager moves pods off a node that was deleted under them only after 40 to 60 s;
@@ -47,7 +49,7 @@ mod wait;
 
 pub use binaries::{Binaries, BinariesError, Refusals, Source};
 pub use cluster::{ControlPlane, StartError};
-pub use components::Profile;
+pub use components::{Options, Profile};
 pub use go::GoError;
 pub use pki::PkiError;
 pub use ports::PortError;

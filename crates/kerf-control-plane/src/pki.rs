@@ -1,6 +1,7 @@
 //! Certificates and kubeconfigs of one cluster, made fresh for each so that no client of one cluster
 //! can ever talk to another.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,60 +12,69 @@ use rcgen::{
 use serde_json::json;
 
 /// The files under `<cluster>/pki` and what the client needs to know of them.
-#[derive(Debug)]
 pub(crate) struct Pki {
     dir: PathBuf,
-    ca_der: Vec<u8>,
+    authority: CertifiedIssuer<'static, KeyPair>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     #[error("could not make the certificate of {name}")]
-    Certificate { name: &'static str, source: rcgen::Error },
+    Certificate { name: String, source: rcgen::Error },
     #[error("could not write {}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
 }
 
 /// A user of the API: the name of its files, and whom the server sees.
-pub(crate) struct Identity {
-    pub(crate) name: &'static str,
-    common_name: &'static str,
-    group: Option<&'static str>,
+pub(crate) struct Identity<'a> {
+    pub(crate) name: &'a str,
+    common_name: &'a str,
+    group: Option<&'a str>,
 }
 
-pub(crate) const ADMIN: Identity =
-    Identity { name: "admin", common_name: "admin", group: Some("system:masters") };
-pub(crate) const CONTROLLER_MANAGER: Identity = Identity {
+impl<'a> Identity<'a> {
+    pub(crate) const fn admin(name: &'a str) -> Self {
+        Self { name, common_name: name, group: Some("system:masters") }
+    }
+}
+
+pub(crate) const ADMIN: Identity<'_> = Identity::admin("admin");
+pub(crate) const CONTROLLER_MANAGER: Identity<'_> = Identity {
     name: "controller-manager",
     common_name: "system:kube-controller-manager",
     group: None,
 };
-pub(crate) const SCHEDULER: Identity =
+pub(crate) const SCHEDULER: Identity<'_> =
     Identity { name: "scheduler", common_name: "system:kube-scheduler", group: None };
 /// kwok stands in for every kubelet at once. As a cluster admin it is exempt from API priority and
 /// fairness, so that a load test measures Kerf and not kwok's queueing.
-pub(crate) const KWOK: Identity =
-    Identity { name: "kwok", common_name: "kwok", group: Some("system:masters") };
+pub(crate) const KWOK: Identity<'_> = Identity::admin("kwok");
+
+impl fmt::Debug for Pki {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pki").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
 
 impl Pki {
     /// Writes all keys and certificates below `dir`.
     pub(crate) fn create(dir: PathBuf) -> Result<Self, PkiError> {
         fs::create_dir_all(&dir).map_err(|source| PkiError::Write { path: dir.clone(), source })?;
-        let ca = certificate_authority().map_err(|source| PkiError::Certificate {
-            name: "the certificate authority",
+        let authority = certificate_authority().map_err(|source| PkiError::Certificate {
+            name: "the certificate authority".into(),
             source,
         })?;
-        let pki = Self { dir, ca_der: ca.der().to_vec() };
-        pki.write("ca.crt", &ca.pem())?;
-        pki.write("ca.key", &ca.key().serialize_pem())?;
+        let pki = Self { dir, authority };
+        pki.write("ca.crt", &pki.authority.pem())?;
+        pki.write("ca.key", &pki.authority.key().serialize_pem())?;
 
-        pki.issue(&ca, "server", server_params)?;
+        pki.issue("server", server_params)?;
         for identity in [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KWOK] {
-            pki.issue(&ca, identity.name, || Ok(client_params(&identity)))?;
+            pki.issue_client(&identity)?;
         }
 
         let tokens = KeyPair::generate().map_err(|source| PkiError::Certificate {
-            name: "the service account signer",
+            name: "the service account signer".into(),
             source,
         })?;
         pki.write("service-accounts.key", &tokens.serialize_pem())?;
@@ -77,7 +87,11 @@ impl Pki {
     }
 
     pub(crate) fn ca_der(&self) -> &[u8] {
-        &self.ca_der
+        self.authority.der()
+    }
+
+    pub(crate) fn issue_client(&self, identity: &Identity<'_>) -> Result<(), PkiError> {
+        self.issue(identity.name, || Ok(client_params(identity)))
     }
 
     /// A kubeconfig that refers to the certificate files, so it stays valid as long as the cluster.
@@ -85,7 +99,7 @@ impl Pki {
         &self,
         path: &Path,
         server: &str,
-        identity: &Identity,
+        identity: &Identity<'_>,
     ) -> Result<(), PkiError> {
         // kubeconfig is YAML, and JSON is YAML.
         let config = json!({
@@ -108,16 +122,16 @@ impl Pki {
 
     fn issue(
         &self,
-        ca: &CertifiedIssuer<'_, KeyPair>,
-        name: &'static str,
+        name: &str,
         params: impl FnOnce() -> Result<CertificateParams, rcgen::Error>,
     ) -> Result<(), PkiError> {
         let issued = params().and_then(|params| {
             let key = KeyPair::generate()?;
-            let certificate = valid_now(params).signed_by(&key, ca)?;
+            let certificate = valid_now(params).signed_by(&key, &self.authority)?;
             Ok((certificate, key))
         });
-        let (certificate, key) = issued.map_err(|source| PkiError::Certificate { name, source })?;
+        let (certificate, key) =
+            issued.map_err(|source| PkiError::Certificate { name: name.to_owned(), source })?;
         self.write(&format!("{name}.crt"), &certificate.pem())?;
         self.write(&format!("{name}.key"), &key.serialize_pem())
     }
@@ -150,7 +164,7 @@ fn server_params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-fn client_params(identity: &Identity) -> CertificateParams {
+fn client_params(identity: &Identity<'_>) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, identity.common_name);
     if let Some(group) = identity.group {

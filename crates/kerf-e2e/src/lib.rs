@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use kerf_control_plane::{ControlPlane, Profile};
+use kerf_control_plane::{ControlPlane, Options, Profile};
 use tokio::sync::OnceCell;
 
 /// One API server for all tests of a test program that only ask it to accept or refuse objects. They
@@ -16,8 +16,8 @@ pub async fn shared_api_server() -> &'static ControlPlane {
 }
 
 /// A cluster of one's own, or a panic that says what is missing.
-pub async fn start(profile: Profile) -> ControlPlane {
-    match ControlPlane::start_with(profile).await {
+pub async fn start(options: impl Into<Options>) -> ControlPlane {
+    match ControlPlane::start_with(options).await {
         Ok(cluster) => cluster,
         Err(error) => panic!("{error}"),
     }

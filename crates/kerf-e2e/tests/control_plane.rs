@@ -60,6 +60,25 @@ async fn a_fresh_cluster_is_empty() {
 }
 
 #[tokio::test]
+async fn the_audit_log_tells_who_wrote_what() {
+    let cluster = start(Profile::ApiOnly.audited()).await;
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sawmill"}});
+    let kubeconfig = cluster.kubeconfig_of("carpenter", None).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let arguments = [&kubeconfig, "create", "-f", "-"];
+    let created = cluster.kubectl_with_input(&arguments, namespace.to_string()).await.unwrap();
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let log = fs::read_to_string(cluster.audit_log().unwrap()).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let by_carpenter = lines.filter(|line| line["user"]["username"] == "carpenter");
+    let writes: Vec<_> = by_carpenter.filter(|line| line["verb"] == "create").collect();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert_eq!(writes[0]["objectRef"]["name"], "sawmill");
+    assert_eq!(writes[0]["responseStatus"]["code"], 201);
+}
+
+#[tokio::test]
 async fn pods_run_on_a_kwok_node_and_are_evicted_within_their_budget() {
     let cluster = start(Profile::Full).await;
     let client = cluster.client();

@@ -6,6 +6,7 @@ pub mod crashes;
 pub mod disruption;
 pub mod draining;
 pub mod faults;
+pub mod hostile_pods;
 pub mod launching;
 pub mod leases;
 pub mod life_of_a_node;

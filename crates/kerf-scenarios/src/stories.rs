@@ -129,6 +129,11 @@ macro_rules! stories {
                     a_limit_of_cpu_counts_whole_machines,
                     there_is_room_again_when_a_node_goes;
             }
+            hostile_pods at hostile_pods {
+                shared(defaults):
+                    an_absurd_request_keeps_no_other_pod_waiting,
+                    a_limit_beyond_all_bounds_limits_nothing;
+            }
             launching at launching {
                 shared(defaults):
                     a_claim_that_nothing_can_meet_is_given_up_with_a_reason,

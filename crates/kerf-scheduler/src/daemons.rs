@@ -1,5 +1,7 @@
 //! What daemon sets take from every node.
 
+use std::sync::Arc;
+
 use kerf_model::labels::Labels;
 use kerf_model::pod::HostPort;
 use kerf_model::taint::{Toleration, tolerates_all};
@@ -19,13 +21,15 @@ pub(crate) struct Daemon {
     pub(crate) ports: Vec<HostPort>,
 }
 
+/// Those that can run somewhere: one that asks for devices or for more than any machine has takes no room.
 pub(crate) fn daemons(
     snapshot: &Snapshot,
     lanes: &LaneTable,
     algebra: &mut Algebra,
 ) -> Vec<Daemon> {
-    let usable = snapshot.daemons.iter().filter(|pod| !pod.claims_devices);
-    usable.map(|pod| Daemon::new(pod, lanes, algebra)).collect()
+    let usable =
+        |pod: &&Arc<Pod>| !pod.claims_devices && LaneTable::absurd(&pod.requests).is_none();
+    snapshot.daemons.iter().filter(usable).map(|pod| Daemon::new(pod, lanes, algebra)).collect()
 }
 
 impl Daemon {

@@ -14,7 +14,7 @@ use crate::claims::{Claims, Ties};
 use crate::class::{Class, ClassId, ClassKey};
 use crate::daemons::daemons;
 use crate::existing::ExistingNodes;
-use crate::lanes::{CPU_LANE, LaneTable, MEMORY_LANE};
+use crate::lanes::{Absurd, CPU_LANE, LaneTable, MEMORY_LANE};
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::plan::{Plan, Stopped};
@@ -179,6 +179,9 @@ impl<'s> Engine<'s> {
     pub(crate) fn judge(&mut self, pod: &'s Pod) -> Result<ClassId, Refusal> {
         if pod.claims_devices {
             return Err(Refusal::ClaimsDevices);
+        }
+        if let Some(Absurd { resource, amount, most }) = LaneTable::absurd(&pod.requests) {
+            return Err(Refusal::AbsurdRequest { resource, amount, most });
         }
         self.class_of(pod).map_err(Refusal::from)
     }

@@ -221,7 +221,7 @@ fn room_for_pods(node: &Node, lanes: &LaneTable, daemons: &[Daemon]) -> Lanes {
     }
     // More daemons than expected do not give room back.
     for (left, outstanding) in room.iter_mut().zip(&outstanding) {
-        *left -= (*outstanding).max(0);
+        *left = left.saturating_sub((*outstanding).max(0));
     }
     room
 }

@@ -12,65 +12,59 @@ pub(crate) type Lanes = SmallVec<[i64; 6]>;
 pub(crate) const CPU_LANE: usize = 0;
 pub(crate) const MEMORY_LANE: usize = 1;
 
-/// Which lane holds which resource, and in which unit.
+/// Which lane holds which resource.
+///
+/// Every lane has its unit from the start, as the Kubernetes scheduler counts: thousandths of a CPU, and whole units
+/// of everything else. Were it chosen by the amounts that turn up, one pod that asks for too much or for too little
+/// would change what all others seem to ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct LaneTable {
-    lanes: IndexMap<String, Unit, FxBuildHasher>,
+    lanes: IndexMap<String, Notation, FxBuildHasher>,
 }
 
-#[derive(Clone, Debug)]
-struct Unit {
-    /// Billionths per unit of the lane.
-    nanos: i128,
-    notation: Notation,
+/// More than any machine has: 10^15 CPUs, an exabyte. What is larger counts as this much, each amount by itself; nine
+/// of them can be added up, and then sums saturate.
+const LARGEST: i128 = 1_000_000_000_000_000_000;
+
+/// Billionths per unit of a lane.
+fn unit(lane: usize) -> i128 {
+    if lane == CPU_LANE { 1_000_000 } else { 1_000_000_000 }
 }
 
-/// Amounts stay below this, so that sums over many pods cannot overflow in practice and saturate if they do.
-const LARGEST: i128 = 1 << 55;
+/// An amount that no node can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Absurd {
+    pub(crate) resource: String,
+    pub(crate) amount: Quantity,
+    pub(crate) most: Quantity,
+}
 
 impl LaneTable {
-    /// Picks for each resource the coarsest of units, thousandths, millionths and billionths that holds
-    /// every amount exactly. Where exact amounts would be too large for a lane, it is coarser, and amounts
-    /// round against the pod: requests up, room down.
+    /// A lane for each resource that is named.
     pub(crate) fn covering<'a>(amounts: impl Iterator<Item = &'a Resources>) -> Self {
-        struct Seen {
-            unit: i128,
-            largest: i128,
-            notation: Notation,
-        }
-        let mut seen: IndexMap<String, Seen, FxBuildHasher> = IndexMap::default();
+        let mut lanes: IndexMap<String, Notation, FxBuildHasher> = IndexMap::default();
         for name in [CPU, MEMORY, PODS] {
-            let first = Seen { unit: 1_000_000_000, largest: 0, notation: Notation::Decimal };
-            seen.insert(name.to_owned(), first);
+            lanes.insert(name.to_owned(), Notation::Decimal);
         }
         for (name, amount) in amounts.flat_map(Resources::iter) {
-            let entry = match seen.get_mut(name) {
-                Some(entry) => entry,
-                None => seen.entry(name.to_owned()).or_insert(Seen {
-                    unit: 1_000_000_000,
-                    largest: 0,
-                    notation: Notation::Decimal,
-                }),
+            let notation = match lanes.get_mut(name) {
+                Some(notation) => notation,
+                None => lanes.entry(name.to_owned()).or_insert(Notation::Decimal),
             };
-            while entry.unit > 1 && amount.nanos() % entry.unit != 0 {
-                entry.unit /= 1000;
-            }
-            entry.largest = entry.largest.max(amount.nanos().abs());
             if amount.notation() == Notation::Binary {
-                entry.notation = Notation::Binary;
+                *notation = Notation::Binary;
             }
         }
-        let lanes = seen
-            .into_iter()
-            .map(|(name, seen)| {
-                let mut nanos = seen.unit;
-                while seen.largest / nanos > LARGEST {
-                    nanos *= 1000;
-                }
-                (name, Unit { nanos, notation: seen.notation })
-            })
-            .collect();
         Self { lanes }
+    }
+
+    /// The first of these amounts that no node can have.
+    pub(crate) fn absurd(amounts: &Resources) -> Option<Absurd> {
+        amounts.iter().find_map(|(name, amount)| {
+            let unit = unit(if name == CPU { CPU_LANE } else { MEMORY_LANE });
+            let most = Quantity::from_nanos(LARGEST * unit, Notation::Decimal);
+            (amount > most).then(|| Absurd { resource: name.to_owned(), amount, most })
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -96,8 +90,8 @@ impl LaneTable {
     fn convert(&self, amounts: &Resources, round: impl Fn(i128, i128) -> i128) -> Lanes {
         let mut lanes = self.zero();
         for (name, amount) in amounts.iter() {
-            if let Some((lane, _, unit)) = self.lanes.get_full(name) {
-                let rounded = round(amount.nanos(), unit.nanos);
+            if let Some(lane) = self.lane(name) {
+                let rounded = round(amount.nanos(), unit(lane)).clamp(-LARGEST, LARGEST);
                 lanes[lane] = i64::try_from(rounded).unwrap_or(i64::MAX);
             }
         }
@@ -112,11 +106,12 @@ impl LaneTable {
     pub(crate) fn resources(&self, lanes: &[i64]) -> Resources {
         self.lanes
             .iter()
+            .enumerate()
             .zip(lanes)
             .filter(|(_, amount)| **amount != 0)
-            .map(|((name, unit), amount)| {
-                let nanos = i128::from(*amount) * unit.nanos;
-                (name.as_str(), Quantity::from_nanos(nanos, unit.notation))
+            .map(|((lane, (name, notation)), amount)| {
+                let nanos = i128::from(*amount) * unit(lane);
+                (name.as_str(), Quantity::from_nanos(nanos, *notation))
             })
             .collect()
     }
@@ -148,25 +143,54 @@ mod tests {
     }
 
     #[test]
-    fn units_are_as_coarse_as_exactness_allows() {
-        let all = [
-            amounts(&[("cpu", "2"), ("memory", "4Gi"), ("gpu", "1")]),
-            amounts(&[("cpu", "100m"), ("memory", "1")]),
-            amounts(&[("cpu", "1500u")]),
-        ];
-        let table = LaneTable::covering(all.iter());
-        assert_eq!(table.request(&all[0]).as_slice(), [2_000_000, 4 << 30, 0, 1]);
-        assert_eq!(table.request(&all[2]).as_slice(), [1500, 0, 0, 0]);
-        assert_eq!(table.resources(&table.room(&all[0])), all[0]);
+    fn the_unit_of_a_lane_does_not_depend_on_the_amounts() {
+        let ordinary = amounts(&[("cpu", "1500m"), ("memory", "4Gi"), ("gpu", "1")]);
+        for other in [
+            amounts(&[("cpu", "2"), ("gpu", "3")]),
+            amounts(&[("cpu", "1n"), ("memory", "1n"), ("gpu", "1n")]),
+            amounts(&[("cpu", "100E"), ("memory", "8Ei"), ("gpu", "1e30")]),
+            amounts(&[("cpu", "-100E"), ("memory", "-8Ei"), ("gpu", "-1e30")]),
+        ] {
+            let table = LaneTable::covering([&ordinary, &other].into_iter());
+            assert_eq!(table.request(&ordinary).as_slice(), [1500, 4 << 30, 0, 1], "{other}");
+            assert_eq!(table.resources(&table.room(&ordinary)), ordinary, "{other}");
+        }
     }
 
     #[test]
-    fn amounts_too_large_for_exactness_round_against_the_pod() {
-        let all = [amounts(&[("memory", "8Ei")]), amounts(&[("memory", "1n")])];
-        let table = LaneTable::covering(all.iter());
-        assert_eq!(table.request(&all[1])[MEMORY_LANE], 1);
-        assert_eq!(table.room(&all[1])[MEMORY_LANE], 0);
-        assert!(table.room(&all[0])[MEMORY_LANE] > 0);
+    fn each_amount_rounds_and_saturates_by_itself() {
+        const MOST: i64 = 1_000_000_000_000_000_000;
+        for (amount, request, room) in [
+            (("cpu", "1n"), 1, 0),
+            (("cpu", "1500u"), 2, 1),
+            (("cpu", "-1500u"), -1, -2),
+            (("memory", "100m"), 1, 0),
+            (("cpu", "1P"), MOST, MOST),
+            (("cpu", "5e16"), MOST, MOST),
+            (("memory", "1E"), MOST, MOST),
+            (("memory", "1e30"), MOST, MOST),
+            (("memory", "-1e30"), -MOST, -MOST),
+        ] {
+            let amounts = amounts(&[amount]);
+            let table = LaneTable::covering([&amounts].into_iter());
+            let lane = table.lane(amount.0).unwrap();
+            assert_eq!(table.request(&amounts)[lane], request, "{amount:?}");
+            assert_eq!(table.room(&amounts)[lane], room, "{amount:?}");
+        }
+    }
+
+    #[test]
+    fn more_than_any_machine_has_is_absurd() {
+        for (amount, absurd) in [
+            (("cpu", "1P"), false),
+            (("cpu", "1000000000000000001m"), true),
+            (("memory", "1E"), false),
+            (("memory", "1Ei"), true),
+            (("gpu", "9E"), true),
+            (("gpu", "-9E"), false),
+        ] {
+            assert_eq!(LaneTable::absurd(&amounts(&[amount])).is_some(), absurd, "{amount:?}");
+        }
     }
 
     #[test]

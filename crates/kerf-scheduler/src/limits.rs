@@ -42,7 +42,7 @@ impl Limits {
     /// `limits.nodes` is about how many there are.
     pub(crate) fn take_node(&mut self) {
         if let Some(nodes) = &mut self.nodes {
-            *nodes -= 1;
+            *nodes = nodes.saturating_sub(1);
         }
     }
 

@@ -14,6 +14,10 @@ pub enum Refusal {
         "it asks for devices through resource claims, which are not supported: remove the claims or schedule it on nodes of your own"
     )]
     ClaimsDevices,
+    #[error(
+        "it asks for {amount} of {resource}, and no node can have more than {most}: correct the request"
+    )]
+    AbsurdRequest { resource: String, amount: Quantity, most: Quantity },
     #[error(transparent)]
     Volumes(#[from] VolumeError),
     #[error("no pool can launch any instance type: check the requirements of the pools")]
@@ -39,6 +43,7 @@ impl Refusal {
     pub fn name(&self) -> &'static str {
         match self {
             Self::ClaimsDevices => "ClaimsDevices",
+            Self::AbsurdRequest { .. } => "AbsurdRequest",
             Self::Volumes(_) => "Volumes",
             Self::NoPools => "NoPools",
             Self::Pools(_) => "Pools",

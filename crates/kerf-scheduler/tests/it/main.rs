@@ -1,5 +1,6 @@
 //! Behaviour of the scheduler, seen from outside.
 
+mod absurd;
 mod affinity;
 mod build;
 mod checker;

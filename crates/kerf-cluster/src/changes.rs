@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{NodeClaim, NodePool};
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, pods, slim};
+use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, Ownership, pods, slim};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -31,13 +31,22 @@ pub trait Kind: Sized {
         self
     }
 
+    /// Whether the object is this operator's business.
+    fn is_ours(&self, _: &Ownership) -> bool {
+        true
+    }
+
     /// Keeps the look-ups of this kind in step with a change.
     fn reindex(_cluster: &mut Cluster, _delta: &Delta<Self>) {}
 }
 
 impl Cluster {
-    /// Takes in an object that the watch brought; `None` if what is here is newer.
+    /// Takes in an object that the watch brought; `None` if what is here is newer, or the object is another operator's.
     pub fn apply<K: Kind>(&mut self, object: K) -> Option<Change> {
+        if !object.is_ours(&self.ownership) {
+            K::objects(self).pass_over(object.version());
+            return None;
+        }
         let delta = K::objects(self).apply(object.key(), object.version(), object.slim())?;
         Some(self.reindexed(delta))
     }
@@ -77,7 +86,7 @@ impl Cluster {
 
 /// One object that came, changed or went.
 macro_rules! kinds {
-    ($($kind:ident in $field:ident $(by $reindex:ident)? $(slim $slim:ident)?),+ $(,)?) => {
+    ($($kind:ident in $field:ident $(by $reindex:ident)? $(slim $slim:ident)? $(owned $owned:ident)?),+ $(,)?) => {
         #[derive(Debug)]
         pub enum Change {
             NodeClass(Delta<NodeClass>),
@@ -116,6 +125,10 @@ macro_rules! kinds {
                 self
             }
 
+            $(fn is_ours(&self, ownership: &Ownership) -> bool {
+                ownership.$owned(self)
+            })?
+
             $(fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
                 $reindex(cluster, delta);
             })?
@@ -124,8 +137,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    NodePool in pools,
-    NodeClaim in claims by reindex_claim,
+    NodePool in pools owned includes_pool,
+    NodeClaim in claims by reindex_claim owned includes_claim,
     Node in nodes by reindex_node slim node,
     Pod in pods by reindex_pod slim pod,
     DaemonSet in daemon_sets slim daemon_set,

@@ -12,6 +12,7 @@ pub mod machine;
 mod marks;
 mod node_class;
 mod objects;
+mod ownership;
 pub mod pods;
 pub mod reservations;
 mod slim;
@@ -47,10 +48,12 @@ use views::Views;
 pub use changes::{Change, Kind};
 pub use node_class::NodeClass;
 pub use objects::{Delta, Doubtful, Key, Objects};
+pub use ownership::Ownership;
 
 /// Everything the operator watches, with the look-ups its controllers need.
 #[derive(Debug, Default)]
 pub struct Cluster {
+    ownership: Ownership,
     pools: Objects<NodePool>,
     claims: Objects<NodeClaim>,
     nodes: Objects<Node>,
@@ -92,6 +95,15 @@ pub enum NoSingleMatch {
 }
 
 impl Cluster {
+    /// From now on NodePools and NodeClaims of other operators are not taken in.
+    pub fn keep_only(&mut self, ownership: Ownership) {
+        self.ownership = ownership;
+    }
+
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
     pub fn pools(&self) -> &Objects<NodePool> {
         &self.pools
     }
@@ -152,13 +164,13 @@ impl Cluster {
         single(&self.claims, &self.claims_by_provider_id, provider_id)
     }
 
-    /// All nodes with this provider id: the rule is one, but clean-up must find every one.
     /// All claims of that provider id; there should be one.
     pub fn claims_of(&self, provider_id: &str) -> impl Iterator<Item = &Arc<NodeClaim>> {
         let keys = self.claims_by_provider_id.get(provider_id).into_iter().flatten();
         keys.filter_map(|key| self.claims.get(key))
     }
 
+    /// All nodes with this provider id: the rule is one, but clean-up must find every one.
     pub fn nodes_of(&self, provider_id: &str) -> impl Iterator<Item = &Arc<Node>> {
         let keys = self.nodes_by_provider_id.get(provider_id).into_iter().flatten();
         keys.filter_map(|key| self.nodes.get(key))

@@ -23,8 +23,10 @@ use crate::Cluster;
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
     pub node: Option<&'a Arc<Node>>,
-    /// A machine without a claim is not ours.
+    /// A machine without a claim is not ours; one of another operator has none here.
     pub claim: Option<&'a Arc<NodeClaim>>,
+    /// Another operator launched it.
+    pub of_another: bool,
     /// The operator has decided that it goes, and may not have written it yet.
     pub marked: bool,
     /// Pods are about to come here.
@@ -67,6 +69,8 @@ impl Cluster {
         Machine {
             node,
             claim,
+            of_another: claim.is_none()
+                && node.is_some_and(|node| self.ownership.is_of_another(node)),
             marked: name.is_some_and(|name| self.is_marked_for_deletion(name)),
             nominated_until: name.and_then(|name| self.nominated_until(name)),
         }
@@ -79,7 +83,11 @@ impl Machine<'_> {
         name.or(self.claim.map(|claim| claim.name_any())).unwrap_or_default()
     }
 
+    /// The NodePool that it counts for.
     pub fn pool(&self) -> Option<&str> {
+        if self.of_another {
+            return None;
+        }
         self.labels()?.get(labels::NODE_POOL).map(String::as_str)
     }
 

@@ -149,6 +149,11 @@ impl<K> Objects<K> {
         self.put(key, version, object)
     }
 
+    /// Notes that the watch has come this far, with an object that is not kept here.
+    pub fn pass_over(&mut self, version: u64) {
+        self.watched_to = self.watched_to.max(version);
+    }
+
     /// Takes what the server answered to a write of ours. `None`: the watch knows it already, or something newer.
     pub fn anticipate(&mut self, key: Key, version: u64, object: K) -> Option<Delta<K>> {
         if version <= self.watched_to { None } else { self.put(key, version, object) }

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
-use kerf_api::{NodePool, NodeSelectorRequirement, labels::LabelRules};
+use kerf_api::{
+    NodePool, NodeSelectorRequirement,
+    labels::{self, LabelRules},
+};
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Operator, Requirement, Requirements, Resources,
     pod::{PodError, with_limits_as_requests},
@@ -71,7 +74,10 @@ impl Cluster {
     /// Pods that need a place: those without one, and those that are about to lose theirs.
     pub fn pods_to_place(&self, now: Timestamp) -> Vec<Arc<core::Pod>> {
         let pending = self.waiting_pods.iter().filter_map(|key| self.pods.get(key)).cloned();
-        let leaving = self.nodes.values().filter(|node| self.machine_of(node).is_leaving());
+        let leaving = self.nodes.values().filter(|node| {
+            let machine = self.machine_of(node);
+            machine.is_leaving() && !machine.of_another
+        });
         let on_leaving = leaving
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
         let budgets = self.budgets();
@@ -96,14 +102,13 @@ pub fn pool_view(
     known: &KnownLabels,
 ) -> Result<Pool, Unreadable> {
     let template = &pool.spec.template;
-    let mut labels = template.metadata.labels.clone().unwrap_or_default();
+    let mut all_labels = template.metadata.labels.clone().unwrap_or_default();
     let class = &template.spec.node_class_ref;
-    let class_label = format!("{}/{}", class.group, class.kind.to_lowercase());
-    labels.insert(class_label, class.name.clone());
+    all_labels.insert(labels::node_class(&class.group, &class.kind), class.name.clone());
     Ok(Pool {
         name: pool.name_any(),
         weight: pool.spec.weight.unwrap_or_default(),
-        labels,
+        labels: all_labels,
         requirements: requirements(&template.spec.requirements, known),
         taints: template.spec.taints.iter().flatten().map(Into::into).collect(),
         limits: Resources::from_api(&pool.spec.limits)

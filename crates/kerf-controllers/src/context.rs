@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodeClassReference, NodePool};
+use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::pods;
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
@@ -59,16 +59,14 @@ impl Context {
         kerf_cluster::view::known_labels(self.provider.label_rules())
     }
 
-    /// The claim of that name, if it is there and ours.
+    /// The claim of that name, if it is there. The index holds only ours.
     pub(crate) fn managed_claim(&self, name: &str) -> Option<Arc<NodeClaim>> {
-        let claim = self.index.read().claims().named(name).cloned();
-        claim.filter(|claim| self.manages(&claim.spec.node_class_ref))
+        self.index.read().claims().named(name).cloned()
     }
 
-    /// The pool of that name, if it is there and ours.
+    /// The pool of that name, if it is there. The index holds only ours.
     pub(crate) fn managed_pool(&self, name: &str) -> Option<Arc<NodePool>> {
-        let pool = self.index.read().pools().named(name).cloned();
-        pool.filter(|pool| self.manages(&pool.spec.template.spec.node_class_ref))
+        self.index.read().pools().named(name).cloned()
     }
 
     /// Deletes a claim for a reason of our own, and counts it and the pods that lose their place.
@@ -114,13 +112,5 @@ impl Context {
             Err(error) => return Err(error).tried(|| format!("deleting NodeClaim {name}")),
         }
         Ok(())
-    }
-
-    /// Whether pools and claims with this NodeClass are ours to look after.
-    pub(crate) fn manages(&self, class: &NodeClassReference) -> bool {
-        self.provider
-            .node_classes()
-            .iter()
-            .any(|known| known.group == class.group && known.kind == class.kind)
     }
 }

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kerf_api::{annotations::DO_NOT_DISRUPT, labels};
+use kerf_api::annotations::DO_NOT_DISRUPT;
 use kerf_cluster::{Cluster, do_not_disrupt::Protection, pods};
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
@@ -26,7 +26,7 @@ pub(crate) fn tell(context: &Context) {
 
 fn is_on_our_node(cluster: &Cluster, pod: &Pod) -> bool {
     let node = pods::node_name(pod).and_then(|name| cluster.nodes().named(name));
-    node.is_some_and(|node| node.labels().contains_key(labels::NODE_POOL))
+    node.is_some_and(|node| cluster.machine_of(node).pool().is_some())
 }
 
 fn notice(pod: &Pod, now: Timestamp) -> Option<Notice> {

@@ -47,7 +47,7 @@ async fn collect(context: &Context) -> Result<()> {
         .collect();
     // One that cannot be taken away does not keep the others.
     let mut result = Ok(());
-    for claim in before.iter().filter(|claim| context.manages(&claim.spec.node_class_ref)) {
+    for claim in &before {
         if is_without_instance(claim, &running) && !node_is_ready(context, claim) {
             warn!(claim = claim.name_any(), "deleting nodeclaim, its instance is gone");
             result = result.and(context.disrupt(claim, Cause::GarbageCollected).await);

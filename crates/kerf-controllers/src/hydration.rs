@@ -1,7 +1,7 @@
 //! Claims and nodes carry the name of their NodeClass as a label; those from before that rule get it here.
 
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, labels};
 use kerf_cluster::{Change, Cluster};
 use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
@@ -52,5 +52,5 @@ impl Reconciler for Hydration {
 
 fn node_class_label(claim: &NodeClaim) -> (String, String) {
     let class = &claim.spec.node_class_ref;
-    (format!("{}/{}", class.group, class.kind.to_lowercase()), class.name.clone())
+    (labels::node_class(&class.group, &class.kind), class.name.clone())
 }

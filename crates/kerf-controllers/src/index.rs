@@ -12,7 +12,7 @@ use std::{
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use kerf_api::NodePool;
-use kerf_cluster::{Change, Cluster, Doubtful, Kind};
+use kerf_cluster::{Change, Cluster, Doubtful, Key, Kind, Ownership};
 use kube::Api;
 use kube_runtime::watcher::{self, Event};
 use serde::de::DeserializeOwned;
@@ -34,8 +34,9 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings) -> Self {
+    pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings, ownership: Ownership) -> Self {
         let mut cluster = Cluster::default();
+        cluster.keep_only(ownership);
         cluster.spread_by_default(settings.default_spread.clone());
         Self {
             cluster: RwLock::new(cluster),
@@ -224,7 +225,7 @@ mod tests {
                 }
             }
         });
-        let index = Index::new(vec![trigger], &Settings::default());
+        let index = Index::new(vec![trigger], &Settings::default(), Ownership::default());
         let node = |name: &str| -> Node {
             serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": "1"}}))
                 .unwrap()

@@ -12,7 +12,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use kerf_api::{NodeClaim, NodePool};
-use kerf_cluster::{Kind, NodeClass};
+use kerf_cluster::{Kind, NodeClass, Ownership};
 use kerf_provider::{CloudProvider, NodeClassKind};
 use kerf_runtime::{Clock, Metrics, Queue, events::Recorder};
 use kube::{
@@ -100,10 +100,12 @@ pub async fn run(
         let transitions = transitions.clone();
         controllers.on_change(move |change, _| transitions.notice(change));
     }
+    let classes = operator.provider.node_classes().iter();
+    let ownership = Ownership::of_kinds(classes.map(|one| (&*one.group, &*one.kind)));
     let context = Arc::new(Context {
         client: operator.client,
         clock: operator.clock,
-        index: Index::new(controllers.take_triggers(), &operator.settings),
+        index: Index::new(controllers.take_triggers(), &operator.settings, ownership),
         settings: operator.settings,
         provider: Arc::new(MeasuredProvider::register(&operator.metrics, operator.provider)),
         recorder,

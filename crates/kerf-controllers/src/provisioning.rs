@@ -102,7 +102,7 @@ pub(crate) fn is_synced(context: &Context) -> bool {
     !cluster.claims().values().any(|claim| {
         let is_for_unknown =
             || is_for_pods(&cluster, claim) && !context.promises.knows(&claim.name_any());
-        is_unlaunched(context, claim) && (!has_failed(claim) || is_for_unknown())
+        is_unlaunched(claim) && (!has_failed(claim) || is_for_unknown())
     })
 }
 
@@ -115,9 +115,8 @@ fn is_for_pods(cluster: &Cluster, claim: &NodeClaim) -> bool {
     by_pool && pool.is_some_and(|pool| !pool.is_static())
 }
 
-pub(crate) fn is_unlaunched(context: &Context, claim: &NodeClaim) -> bool {
-    context.manages(&claim.spec.node_class_ref)
-        && claim.metadata.deletion_timestamp.is_none()
+pub(crate) fn is_unlaunched(claim: &NodeClaim) -> bool {
+    claim.metadata.deletion_timestamp.is_none()
         && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
 }
 

@@ -50,10 +50,7 @@ impl Reconciler for Repair {
             let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };
             let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
             let claim = cluster.claim_of(provider_id.unwrap_or_default()).cloned();
-            let Some(claim) = claim.ok().filter(|it| context.manages(&it.spec.node_class_ref))
-            else {
-                return Ok(Outcome::Done);
-            };
+            let Ok(claim) = claim else { return Ok(Outcome::Done) };
             let crowd = Crowd::around(&claim, &cluster, policies);
             (node, claim, crowd)
         };

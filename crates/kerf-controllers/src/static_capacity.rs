@@ -177,7 +177,13 @@ async fn shrink(context: &Context, pool: &str, excess: u64) -> Result<()> {
 fn standing(cluster: &Cluster, claim: &Arc<NodeClaim>, now: Timestamp) -> Option<Standing> {
     let provider_id = &claim.status.as_ref()?.provider_id;
     let node = cluster.node_of(provider_id).ok();
-    let machine = Machine { node, claim: Some(claim), marked: false, nominated_until: None };
+    let machine = Machine {
+        node,
+        claim: Some(claim),
+        of_another: false,
+        marked: false,
+        nominated_until: None,
+    };
     (!provider_id.is_empty()).then(|| cluster.standing_of(machine, now))
 }
 

@@ -78,7 +78,7 @@ pub struct NodeClassKind {
 impl NodeClassKind {
     /// The label that carries the name of the NodeClass on claims and nodes.
     pub fn label(&self) -> String {
-        format!("{}/{}", self.group, self.kind.to_lowercase())
+        kerf_api::labels::node_class(&self.group, &self.kind)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod pools;
 pub mod provisioning;
 pub mod repair;
+pub mod side_by_side;
 pub mod static_capacity;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};

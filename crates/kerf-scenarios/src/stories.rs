@@ -199,6 +199,13 @@ macro_rules! stories {
                 virtual_time(defaults):
                     every_metric_has_its_name_its_type_and_its_labels;
             }
+            side_by_side at side_by_side {
+                shared(defaults):
+                    the_marks_of_another_operator_are_left_alone,
+                    a_claim_in_flight_of_another_operator_is_no_place_for_pods;
+                alone(defaults):
+                    a_claim_with_the_instance_of_another_costs_nobody_an_instance;
+            }
             repair at repair {
                 virtual_time(repairing):
                     an_unwell_node_is_replaced_after_ten_minutes,

@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_api::{NodeClaim, NodePool, labels};
+use kerf_api::{NodeClaim, labels};
 use kerf_cluster::{Cluster, machine::Machine, pods};
 use kerf_model::{InstanceType, Price, Resources};
 use kerf_provider::NodeClassKind;
@@ -161,10 +161,7 @@ fn gauges(context: &Context) -> Gauges {
     let class_labels: Vec<String> = classes.iter().map(NodeClassKind::label).collect();
     let mut unsynced = 0.0_f64;
     for claim in cluster.claims().values() {
-        if !context.manages(&claim.spec.node_class_ref) {
-            continue;
-        }
-        if !synced && provisioning::is_unlaunched(context, claim) {
+        if !synced && provisioning::is_unlaunched(claim) {
             unsynced = unsynced.max(age(claim.meta().creation_timestamp.as_ref(), now));
         }
         conditions_of("nodeclaim", &**claim, &class_labels, now, &mut gauges);
@@ -227,8 +224,7 @@ fn pools(context: &Context, cluster: &Cluster, gauges: &mut Gauges) {
             *costs.entry(pool.clone()).or_default() += price;
         }
     }
-    let ours = |pool: &&Arc<NodePool>| context.manages(&pool.spec.template.spec.node_class_ref);
-    for pool in cluster.pools().values().filter(ours) {
+    for pool in cluster.pools().values() {
         let name = pool.name_any();
         let used = pool.status.as_ref().map(|status| status.resources.clone()).unwrap_or_default();
         for (gauge, amounts) in [

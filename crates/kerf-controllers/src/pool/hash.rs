@@ -31,7 +31,7 @@ pub(super) async fn migrate(context: &Context, pool: &NodePool) -> Result<()> {
             .cloned()
             .collect()
     };
-    for claim in claims.iter().filter(|claim| context.manages(&claim.spec.node_class_ref)) {
+    for claim in &claims {
         let Some(stamped) = stamped(claim, pool) else { continue };
         patch::patch(&context.claims(), claim, &stamped, Lock::None)
             .await

@@ -29,7 +29,7 @@ impl Promises {
         let cluster = context.index.read();
         let mut promises = self.promises();
         promises.retain(|claim, _| {
-            cluster.claims().named(claim).is_some_and(|claim| is_unlaunched(context, claim))
+            cluster.claims().named(claim).is_some_and(|claim| is_unlaunched(claim))
         });
         promises.values().flatten().cloned().collect()
     }

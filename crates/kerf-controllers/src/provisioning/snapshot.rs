@@ -53,7 +53,7 @@ impl Settings {
 async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> {
     let candidates: Vec<Arc<NodePool>> = {
         let cluster = context.index.read();
-        cluster.pools().values().filter(|pool| is_usable(context, pool)).cloned().collect()
+        cluster.pools().values().filter(|pool| snapshot::idle(pool).is_none()).cloned().collect()
     };
     let mut pools = Vec::new();
     for pool in candidates {
@@ -74,16 +74,11 @@ async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> 
     pools
 }
 
-/// Every pool that is ours, whether it may launch nodes or not. One whose instance types are unknown has none.
+/// Every pool, whether it may launch nodes or not. One whose instance types are unknown has none.
 pub(crate) async fn all_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> {
-    let ours: Vec<Arc<NodePool>> = {
-        let cluster = context.index.read();
-        let manages =
-            |pool: &&Arc<NodePool>| context.manages(&pool.spec.template.spec.node_class_ref);
-        cluster.pools().values().filter(manages).cloned().collect()
-    };
+    let all: Vec<Arc<NodePool>> = context.index.read().pools().values().cloned().collect();
     let mut pools = Vec::new();
-    for pool in ours {
+    for pool in all {
         pools.extend(with_instance_types(context, &pool, known).await);
     }
     pools
@@ -123,7 +118,7 @@ async fn with_instance_types(
 /// much as the largest type that they allow has.
 fn charge_unlaunched(context: &Context, pool: &mut Pool) {
     let cluster = context.index.read();
-    for claim in cluster.claims_in(&pool.name).filter(|claim| is_unlaunched(context, claim)) {
+    for claim in cluster.claims_in(&pool.name).filter(|claim| is_unlaunched(claim)) {
         let allowed = view::requirements(&claim.spec.requirements, &context.known_labels());
         let allowed = allowed.get(INSTANCE_TYPE);
         let types = pool.instance_types.iter();
@@ -139,8 +134,4 @@ fn tell_impossible(context: &Context, pool: &NodePool, nothing: NothingToLaunch)
     let reason = "NoCompatibleInstanceTypes";
     let notice = Notice::about(pool, Severity::Warning, reason, message);
     context.recorder.record(notice.repeat_after(Duration::from_mins(1)));
-}
-
-fn is_usable(context: &Context, pool: &NodePool) -> bool {
-    context.manages(&pool.spec.template.spec.node_class_ref) && snapshot::idle(pool).is_none()
 }

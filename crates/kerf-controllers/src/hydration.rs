@@ -10,6 +10,7 @@ use crate::{
     context::Context,
     controller::{Reconciler, add_claim_of},
     error::{Result, Tried},
+    instance,
 };
 
 pub(crate) struct Hydration;
@@ -39,7 +40,8 @@ impl Reconciler for Hydration {
         let Ok(node) = context.index.read().node_of(provider_id).cloned() else {
             return Ok(Outcome::Done);
         };
-        if node.labels().get(&key) != Some(&value) {
+        let is_own = !instance::is_owned_by_another(&node, &claim);
+        if is_own && node.labels().get(&key) != Some(&value) {
             let mut changed = Node::clone(&node);
             changed.labels_mut().insert(key, value);
             patch::patch(&context.nodes(), &node, &changed, Lock::None)

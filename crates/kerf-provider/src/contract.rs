@@ -26,6 +26,10 @@ pub trait CloudProvider: Debug + Send + Sync {
     /// Which conditions of a node call for its replacement, and after what time.
     fn repair_policies(&self) -> &[RepairPolicy];
 
+    /// Whether nodes come with the taints and start-up taints of their claim, as kubelets can be told to. Start-up taints that
+    /// are missing at registration were then removed, and are not put back.
+    fn nodes_register_with_taints(&self) -> bool;
+
     /// Launches one instance that meets the claim's requirements and has room for its requests.
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError>;
 
@@ -53,7 +57,8 @@ pub trait CloudProvider: Debug + Send + Sync {
 pub struct Launched {
     pub provider_id: String,
     pub image_id: String,
-    /// The UID of the claim it was launched for, when the provider wrote it down: what is nobody's can be found by it.
+    /// The UID of the claim it was launched for, when the provider wrote it down. By it an instance without a claim is found,
+    /// and a claim that names the instance of another.
     pub claim_uid: Option<String>,
     /// The name of its Node, when the provider knows it.
     pub node_name: Option<String>,

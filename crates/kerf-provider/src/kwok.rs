@@ -182,6 +182,10 @@ impl CloudProvider for KwokProvider {
         &REPAIR_POLICIES
     }
 
+    fn nodes_register_with_taints(&self) -> bool {
+        true
+    }
+
     /// Without a registration delay the Node exists when this returns, and what keeps it from
     /// existing is an error of the launch. With one it appears later.
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
@@ -268,7 +272,8 @@ impl fmt::Debug for KwokProvider {
 
 fn is_waiting_for_its_node(claim: &NodeClaim) -> bool {
     let provider_id = claim.status.as_ref().map(|status| status.provider_id.as_str());
-    provider_id.and_then(instance::name_in).is_some()
+    // Any provider id can be written into a claim by hand.
+    provider_id.and_then(instance::name_in) == Some(&instance::node_name(claim))
         && claim.metadata.deletion_timestamp.is_none()
         && !claim.is_true(REGISTERED)
 }

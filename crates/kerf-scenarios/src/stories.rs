@@ -146,6 +146,8 @@ macro_rules! stories {
                     a_start_up_taint_holds_a_node_back_until_somebody_removes_it,
                     conditions_tell_how_far_a_claim_has_come,
                     a_registered_node_makes_its_pool_healthy;
+                alone(defaults):
+                    a_start_up_taint_that_was_removed_before_registration_stays_away;
                 virtual_time(defaults):
                     an_instance_with_two_nodes_is_not_registered,
                     a_claim_without_a_pool_is_given_up_like_any_other,

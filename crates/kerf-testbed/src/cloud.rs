@@ -138,6 +138,10 @@ impl CloudProvider for FaultyCloud {
         self.cloud.repair_policies()
     }
 
+    fn nodes_register_with_taints(&self) -> bool {
+        self.cloud.nodes_register_with_taints()
+    }
+
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
         let known = nodeless_of(&self.faults.state(), claim);
         if let Some(known) = known {

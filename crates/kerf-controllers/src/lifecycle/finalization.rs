@@ -19,7 +19,7 @@ use tracing::info;
 use crate::{
     context::Context,
     error::{Result, Tried, is_not_found},
-    instance::{self, Ending},
+    instance::{self, Ending, Owner},
 };
 
 /// How often a cloud is asked whether an instance is gone.
@@ -45,14 +45,16 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
     release(context, &claim).await
 }
 
-/// Deletes the nodes of a claim; whether there are any.
+/// Deletes the nodes of a claim; whether there are any. Those of an instance that is another claim's are not its own.
 async fn nodes_are_left(context: &Context, claim: &NodeClaim) -> Result<bool> {
     let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
     let left: Vec<Arc<Node>> = context.index.read().nodes_of(provider_id).cloned().collect();
-    for node in &left {
-        if node.metadata.deletion_timestamp.is_some() {
-            continue;
-        }
+    let staying = |node: &&Arc<Node>| node.metadata.deletion_timestamp.is_none();
+    let to_delete: Vec<_> = left.iter().filter(staying).collect();
+    if !to_delete.is_empty() && instance::owner(context, claim).await? != Owner::ThisClaim {
+        return Ok(false);
+    }
+    for node in to_delete {
         match context.nodes().delete(&node.name_any(), &DeleteParams::default()).await {
             Err(error) if !is_not_found(&error) => {
                 return Err(error).tried(|| format!("deleting Node {}", node.name_any()));

@@ -22,6 +22,7 @@ use super::is_settled;
 use crate::{
     context::Context,
     error::{Result, Tried},
+    instance::{self, Owner},
 };
 
 pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<()> {
@@ -45,15 +46,23 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
             return Ok(());
         }
     };
+    let in_doubt = instance::is_in_doubt(&context.index.read(), claim, &node);
+    if in_doubt && let Owner::Another(launcher) = instance::owner(context, claim).await? {
+        let mut conditions = claim.condition_set(context.now());
+        let message = format!("its instance belongs to {launcher}");
+        conditions.set_false(REGISTERED, "InstanceOfAnotherNodeClaim", &message);
+        return Ok(());
+    }
     if !was_kept_from_pods(&node) {
         let message = "Missing karpenter.sh/unregistered taint which prevents registration related race conditions on Karpenter-managed nodes";
         let reason = "UnregisteredTaintMissing";
         context.recorder.record(Notice::about(claim, Severity::Warning, reason, message.into()));
     }
-    if let Some(written) =
-        patch::patch(&context.nodes(), &node, &registered(&node, claim), Lock::Optimistic)
-            .await
-            .tried(|| format!("registering Node {}", node.name_any()))?
+    let startup = StartupTaints::of(&node, context.provider.nodes_register_with_taints());
+    let changed = registered(&node, claim, startup);
+    if let Some(written) = patch::patch(&context.nodes(), &node, &changed, Lock::Optimistic)
+        .await
+        .tried(|| format!("registering Node {}", node.name_any()))?
     {
         context.index.anticipate(written);
     }
@@ -66,12 +75,32 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
 
 /// A node that could take pods before its taints and labels were in place may hold pods it should not.
 fn was_kept_from_pods(node: &Node) -> bool {
-    let registered = node.labels().get(labels::REGISTERED).is_some_and(|value| value == "true");
-    registered || node_taints(node).iter().any(|taint| taints::same(taint, &taints::unregistered()))
+    is_registered(node)
+        || node_taints(node).iter().any(|taint| taints::same(taint, &taints::unregistered()))
+}
+
+/// Where the start-up taints of a node come from when it is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StartupTaints {
+    /// The node never had them.
+    Claim,
+    /// It came with them. One that is missing was removed, and would not be removed a second time.
+    Node,
+}
+
+impl StartupTaints {
+    fn of(node: &Node, nodes_register_with_taints: bool) -> Self {
+        // Registered before, by an operator that ended before it noted so on the claim.
+        let again = is_registered(node);
+        let unregistered = taints::unregistered();
+        let at_birth = nodes_register_with_taints
+            && node_taints(node).iter().any(|taint| taints::same(taint, &unregistered));
+        if again || at_birth { Self::Node } else { Self::Claim }
+    }
 }
 
 /// The node as it is once the claim has taken charge of it.
-fn registered(node: &Node, claim: &NodeClaim) -> Node {
+fn registered(node: &Node, claim: &NodeClaim, startup: StartupTaints) -> Node {
     let mut node = node.clone();
     if !node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
         node.finalizers_mut().push(TERMINATION_FINALIZER.into());
@@ -85,7 +114,10 @@ fn registered(node: &Node, claim: &NodeClaim) -> Node {
     let sync_taints = node.labels().get(labels::DO_NOT_SYNC_TAINTS).is_none_or(|v| v != "true");
     let mut node_taints = node_taints(&node).to_vec();
     if sync_taints {
-        let startup = claim.spec.startup_taints.iter().flatten();
+        let startup = match startup {
+            StartupTaints::Claim => claim.spec.startup_taints.as_deref().unwrap_or_default(),
+            StartupTaints::Node => &[],
+        };
         for taint in claim.spec.taints.iter().flatten().chain(startup) {
             if !node_taints.iter().any(|present| taints::same(present, taint)) {
                 node_taints.push(taint.clone());
@@ -96,6 +128,10 @@ fn registered(node: &Node, claim: &NodeClaim) -> Node {
     node.spec.get_or_insert_default().taints = Some(node_taints);
     node.labels_mut().insert(labels::REGISTERED.into(), "true".into());
     node
+}
+
+fn is_registered(node: &Node) -> bool {
+    node.labels().get(labels::REGISTERED).is_some_and(|value| value == "true")
 }
 
 fn own(node: &mut Node, claim: &NodeClaim) {
@@ -149,7 +185,7 @@ mod tests {
             "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
         }));
         assert!(was_kept_from_pods(&node));
-        let node = registered(&node, &claim());
+        let node = registered(&node, &claim(), StartupTaints::Claim);
         assert_eq!(taint_keys(&node), ["dedicated", "cni"]);
         assert_eq!(node.labels()["zone"], "a");
         assert_eq!(node.labels()["os"], "linux");
@@ -159,7 +195,8 @@ mod tests {
         let owner = &node.owner_references()[0];
         assert_eq!((owner.kind.as_str(), owner.uid.as_str()), ("NodeClaim", "u"));
         assert_eq!(owner.block_owner_deletion, Some(true));
-        assert_eq!(registered(&node, &claim()), node, "once more changes nothing");
+        let again = registered(&node, &claim(), StartupTaints::of(&node, false));
+        assert_eq!(again, node, "once more changes nothing");
     }
 
     #[test]
@@ -170,7 +207,8 @@ mod tests {
                 "metadata": {"name": "n", "labels": {"karpenter.sh/do-not-sync-taints": asked}},
                 "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
             }));
-            assert_eq!(taint_keys(&registered(&node, &claim())), taints, "{asked:?}");
+            let node = registered(&node, &claim(), StartupTaints::Claim);
+            assert_eq!(taint_keys(&node), taints, "{asked:?}");
         }
     }
 
@@ -180,6 +218,30 @@ mod tests {
             "spec": {"taints": [{"key": "dedicated", "value": "cpu", "effect": "NoSchedule"}]},
         }));
         assert!(!was_kept_from_pods(&node));
-        assert_eq!(taint_keys(&registered(&node, &claim())), ["dedicated", "cni"]);
+        let node = registered(&node, &claim(), StartupTaints::of(&node, true));
+        assert_eq!(taint_keys(&node), ["dedicated", "cni"]);
+    }
+
+    #[test]
+    fn start_up_taints_that_were_removed_are_not_put_back() {
+        let born = json!([{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]);
+        let registered_before = json!({"karpenter.sh/registered": "true"});
+        for (labels, taints, with_taints, expected) in [
+            // Came with all its taints, and has lost one.
+            (json!({}), born.clone(), true, &["dedicated"][..]),
+            // Comes without taints of its own.
+            (json!({}), born, false, &["dedicated", "cni"]),
+            // Did not come as its provider would have it.
+            (json!({}), json!([]), true, &["dedicated", "cni"]),
+            // Was registered before.
+            (registered_before, json!([]), false, &["dedicated"]),
+        ] {
+            let node = node(json!({
+                "metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints},
+            }));
+            let startup = StartupTaints::of(&node, with_taints);
+            let registered = registered(&node, &claim(), startup);
+            assert_eq!(taint_keys(&registered), expected, "{node:?}");
+        }
     }
 }

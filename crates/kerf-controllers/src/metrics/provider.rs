@@ -82,6 +82,10 @@ impl CloudProvider for MeasuredProvider {
         self.inner.repair_policies()
     }
 
+    fn nodes_register_with_taints(&self) -> bool {
+        self.inner.nodes_register_with_taints()
+    }
+
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
         self.measured("Create", self.inner.create(claim)).await
     }

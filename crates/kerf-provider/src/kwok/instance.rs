@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{
-    api::core::v1::{Node, NodeSpec, NodeStatus},
+    api::core::v1::{Node, NodeSpec, NodeStatus, Taint},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kerf_api::{NodeClaim, Operator, labels, taints};
@@ -96,7 +96,7 @@ pub(super) fn node(claim: &NodeClaim, choice: Choice<'_>) -> Node {
         },
         spec: Some(NodeSpec {
             provider_id: Some(format!("{PROVIDER_ID_PREFIX}{name}")),
-            taints: Some(vec![taints::unregistered()]),
+            taints: Some(born_with(claim)),
             ..NodeSpec::default()
         }),
         status: Some(NodeStatus {
@@ -109,6 +109,12 @@ pub(super) fn node(claim: &NodeClaim, choice: Choice<'_>) -> Node {
             ..NodeStatus::default()
         }),
     }
+}
+
+/// A kubelet is told the taints of its node before it starts.
+fn born_with(claim: &NodeClaim) -> Vec<Taint> {
+    let asked_for = claim.spec.taints.iter().chain(&claim.spec.startup_taints).flatten();
+    asked_for.cloned().chain([taints::unregistered()]).collect()
 }
 
 /// Later ones win.

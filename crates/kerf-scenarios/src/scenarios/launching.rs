@@ -103,6 +103,27 @@ pub async fn a_node_without_its_taint_is_registered_and_reported(world: World) {
     world.until("the claim is gone", gone(&claim)).await;
 }
 
+/// A kubelet registers its node with all taints. What removes a start-up taint may be faster than the operator, which was
+/// away for a moment, say; put back, the taint would stay for ever.
+pub async fn a_start_up_taint_that_was_removed_before_registration_stays_away(mut world: World) {
+    world.create(build::node_class("default", &json!({"nodeRegistrationDelay": "24h"}))).await;
+    let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+    let tainted = json!({"taints": [taint("kept")], "startupTaints": [taint("started")]});
+    let claim = world.create(build::claim("c", &tainted)).await;
+    world.until("the claim is launched", condition(&claim, LAUNCHED, "True")).await;
+    let claim = world.get(&claim).await.unwrap_or_else(|| panic!("it is gone"));
+    world.kill_operator();
+    let mut node = serde_json::to_value(node_of_instance("late", &claim)).unwrap_or_default();
+    node["spec"]["taints"] = json!([{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]);
+    let node = world.create(build::object::<Node>(node)).await;
+    world.start_operator().await;
+    world.until("the claim is ready", condition(&claim, READY, "True")).await;
+    let node = world.get(&node).await.unwrap_or_else(|| panic!("the node is gone"));
+    let on_node = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let keys: Vec<_> = on_node.iter().map(|taint| taint.key.as_str()).collect();
+    assert!(keys.contains(&"kept") && !keys.contains(&"started"), "{keys:?}");
+}
+
 /// Somebody copied a Node, say. Both go with the claim.
 pub async fn a_claim_takes_all_its_nodes_along(world: World) {
     world.create(build::node_class("default", &json!({}))).await;

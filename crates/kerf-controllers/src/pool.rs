@@ -1,6 +1,7 @@
 //! The state of a NodePool: its drift hash, whether it is valid, whether its NodeClass can be used, how its nodes come up and
 //! what they amount to.
 
+mod drift_blocked;
 mod hash;
 pub(crate) mod registration_health;
 
@@ -73,6 +74,7 @@ impl Reconciler for Pools {
         self.health.update(&mut changed, class.as_deref(), context.now());
         count(&context.index.read(), &mut changed)?;
         static_capacity::report::report(context, &mut changed);
+        drift_blocked::report(context, &mut changed);
 
         patch::patch_both(&context.pools(), &pool, &changed)
             .await

@@ -1,7 +1,7 @@
 //! Pools that keep a fixed number of nodes: how many to create or to remove, which ones go, and how many drifted ones can
 //! be replaced.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_model::{
@@ -194,22 +194,47 @@ fn full(pool: &StaticPool) -> Held {
     Held::NoHeadroom { nodes: pool.count.total(), limit }
 }
 
-/// Drifted nodes that no amount of waiting replaces: the limit leaves no room beside the nodes that the pool keeps.
+/// Drifted nodes that no amount of waiting replaces: the limit leaves no room beside the nodes that the pool keeps. Of a
+/// dynamic pool only those can go whose pods find room elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{drifted} drifted nodes cannot be replaced: a replacement comes before the old node goes, and limits.nodes is {limit} with \
-     {replicas} replicas; set limits.nodes to {} or more",
-    .replicas.saturating_add(1)
+     {kept}; set limits.nodes to {} or more",
+    .kept.nodes().saturating_add(1)
 )]
 pub struct DriftBlocked {
     pub drifted: u64,
     pub limit: u64,
-    pub replicas: u64,
+    pub kept: Kept,
 }
 
-pub fn drift_blocked(replicas: u64, limit: Option<u64>, drifted: u64) -> Option<DriftBlocked> {
-    let limit = limit.filter(|limit| *limit <= replicas && drifted > 0)?;
-    Some(DriftBlocked { drifted, limit, replicas })
+/// The nodes that a pool keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Replicas(u64),
+    /// Of a dynamic pool, those that are here to stay.
+    Nodes(u64),
+}
+
+impl Kept {
+    fn nodes(self) -> u64 {
+        let (Self::Replicas(nodes) | Self::Nodes(nodes)) = self;
+        nodes
+    }
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicas(nodes) => write!(f, "{nodes} replicas"),
+            Self::Nodes(nodes) => write!(f, "{nodes} nodes"),
+        }
+    }
+}
+
+pub fn drift_blocked(kept: Kept, limit: Option<u64>, drifted: u64) -> Option<DriftBlocked> {
+    let limit = limit.filter(|limit| *limit <= kept.nodes() && drifted > 0)?;
+    Some(DriftBlocked { drifted, limit, kept })
 }
 
 #[cfg(test)]

@@ -233,6 +233,7 @@ macro_rules! stories {
                 shared(defaults):
                     a_drifted_node_is_replaced_before_it_goes,
                     a_drifted_node_waits_for_its_budget,
+                    a_drifted_pool_at_its_limit_says_so,
                     a_protected_pod_holds_drift,
                     a_protected_pod_does_not_hold_drift_where_drains_are_bounded;
                 alone(defaults):

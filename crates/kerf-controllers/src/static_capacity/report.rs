@@ -1,65 +1,33 @@
-//! What a static pool says of itself: whether it has its nodes, and whether its drifted ones can be replaced.
-
-use std::time::Duration;
+//! What a static pool says of itself: whether it has its nodes.
 
 use kerf_api::{
     NodePool,
-    conditions::{Conditioned, DRIFT_BLOCKED, DRIFTED, REPLICAS_SATISFIED},
+    conditions::{Conditioned, REPLICAS_SATISFIED},
 };
-use kerf_cluster::reservations::{Stage, node_limit};
-use kerf_disruption::static_capacity::{DriftBlocked, drift_blocked};
+use kerf_cluster::reservations::node_limit;
 use kerf_model::NodeCount;
-use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
 
 use crate::context::Context;
 
-/// A pool stays stuck until somebody changes it; once in a while is enough to say so.
-const SAY_AGAIN: Duration = Duration::from_mins(15);
-
-/// Writes conditions, metrics and events of a static pool whose nodes have been counted.
+/// Writes the condition and the metrics of a static pool whose nodes have been counted.
 pub(crate) fn report(context: &Context, pool: &mut NodePool) {
     let name = pool.name_any();
     let Some(replicas) = pool.replicas() else { return };
-    let (count, drifted) = {
-        let cluster = context.index.read();
-        let staying = cluster.claims_in(&name).filter(|it| cluster.stage_of(it) == Stage::Active);
-        (cluster.node_count(&name), staying.filter(|claim| claim.is_true(DRIFTED)).count() as u64)
-    };
+    let count = context.index.read().node_count(&name);
     let nodes = pool.status.as_ref().map_or(0, |status| status.nodes);
     context.metrics.static_pool(&name, replicas, nodes);
     let limit = node_limit(pool);
     let gate = context.settings.gates.static_capacity;
     let launched = u64::try_from(nodes).unwrap_or(0);
-    let replicas_kept =
+    let replicas =
         if gate { Replicas::of(replicas, limit, launched, count) } else { Replicas::GateOff };
-    let blocked = drift_blocked(replicas, limit, drifted).filter(|_| gate);
-    if let Some(blocked) = &blocked {
-        let notice = Notice::about(pool, Severity::Warning, "DriftBlocked", blocked.to_string());
-        context.recorder.record(notice.repeat_after(SAY_AGAIN));
-    }
-    set_conditions(context, pool, replicas_kept, blocked);
-}
-
-fn set_conditions(
-    context: &Context,
-    pool: &mut NodePool,
-    replicas: Replicas,
-    blocked: Option<DriftBlocked>,
-) {
     let mut conditions = pool.condition_set(context.now());
     let message = replicas.to_string();
     if replicas == Replicas::Satisfied {
         conditions.set_true(REPLICAS_SATISFIED);
     } else {
         conditions.set_false(REPLICAS_SATISFIED, replicas.reason(), &message);
-    }
-    match blocked {
-        Some(blocked) => {
-            conditions.set_true_because(DRIFT_BLOCKED, "NoHeadroom", &blocked.to_string());
-        }
-        // Ready does not depend on it, so that it can be cleared.
-        None => drop(conditions.clear(DRIFT_BLOCKED)),
     }
 }
 

@@ -111,10 +111,14 @@ fn a_replacement_needs_room_beside_what_it_replaces() {
 
 #[test]
 fn drift_is_blocked_where_the_limit_leaves_no_room_ever() {
-    assert_eq!(drift_blocked(5, None, 1), None);
-    assert_eq!(drift_blocked(5, Some(6), 1), None);
-    assert_eq!(drift_blocked(5, Some(5), 0), None);
-    let blocked = drift_blocked(12, Some(12), 3).unwrap();
+    let keeps = Kept::Replicas;
+    assert_eq!(drift_blocked(keeps(5), None, 1), None);
+    assert_eq!(drift_blocked(keeps(5), Some(6), 1), None);
+    assert_eq!(drift_blocked(keeps(5), Some(5), 0), None);
+    assert_eq!(drift_blocked(Kept::Nodes(5), Some(6), 1), None);
+    let dynamic = drift_blocked(Kept::Nodes(7), Some(5), 1).unwrap().to_string();
+    assert!(dynamic.contains("with 7 nodes; set limits.nodes to 8 or more"), "{dynamic}");
+    let blocked = drift_blocked(keeps(12), Some(12), 3).unwrap();
     assert_eq!(
         blocked.to_string(),
         "3 drifted nodes cannot be replaced: a replacement comes before the old node goes, and limits.nodes is 12 with 12 \

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
-use kerf_api::{NodeClaim, NodePool, annotations, conditions::DRIFTED, labels};
+use kerf_api::{
+    NodeClaim, NodePool, annotations,
+    conditions::{Conditioned, DRIFT_BLOCKED, DRIFTED},
+    labels,
+};
 use kerf_testbed::CloudFault;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -100,6 +104,31 @@ pub async fn a_drifted_node_waits_for_its_budget(world: World) {
     assert_eq!(nothing_is_marked(&world).await, Ok(()));
     world.patch(&pool, budget("1")).await;
     replaced(&world, &old).await;
+}
+
+/// A replacement comes before the old node goes, and the limit has no room for both.
+pub async fn a_drifted_pool_at_its_limit_says_so(world: World) {
+    let limit = |nodes: &str| json!({"limits": {"nodes": nodes}});
+    let (pool, old) = one_node_with(&world, &app("a", "1"), &limit("1")).await;
+    drift(&world, &pool).await;
+    let why = world.until("the pool says so", condition(&pool, DRIFT_BLOCKED, "True")).await;
+    let words = "NoHeadroom: 1 drifted nodes cannot be replaced: a replacement comes before the old node goes, and \
+                 limits.nodes is 1 with 1 nodes; set limits.nodes to 2 or more";
+    assert_eq!(why, words);
+    told(&world, &pool.name_any(), "DriftBlocked", "1 drifted nodes cannot be replaced").await;
+    world.pass_if_free(Duration::from_mins(10)).await;
+    assert_eq!(nothing_is_marked(&world).await, Ok(()));
+    world.patch(&pool, json!({"spec": limit("2")})).await;
+    replaced(&world, &old).await;
+    world
+        .until("the pool says nothing any more", async |world: &World| {
+            let pool = world.get(&pool).await.ok_or("the pool is gone")?;
+            match pool.condition(DRIFT_BLOCKED) {
+                None => Ok(()),
+                Some(blocked) => Err(blocked.message.clone()),
+            }
+        })
+        .await;
 }
 
 pub async fn a_replacement_that_cannot_be_launched_is_tried_again(world: World) {

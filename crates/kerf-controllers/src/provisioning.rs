@@ -16,7 +16,7 @@ use kerf_api::{
 use kerf_cluster::{
     Change, Cluster, Key, pods, snapshot::Taken, validation::InvalidPod, view::Unreadable,
 };
-use kerf_model::Resources;
+use kerf_model::{Resources, resources::NODES};
 use kerf_runtime::{
     compute,
     events::{Notice, Severity},
@@ -173,12 +173,14 @@ async fn create(context: &Context, planned: &PlannedClaim) -> Result<()> {
     Ok(())
 }
 
-/// The plan kept the limits as it saw them; the pool may have got less since, or more nodes from elsewhere.
+/// The plan kept the limits as it saw them; the pool may have got less since, or more nodes from elsewhere. How many nodes
+/// there may be is a matter of permits.
 fn check_limits(context: &Context, pool: &NodePool) -> Result<()> {
     let used = context.index.read().pool_resources(&pool.name_any()).map_err(Unreadable::from)?;
     let limits = Resources::from_api(&pool.spec.limits)
         .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?;
-    let over = limits.iter().find(|(resource, limit)| used.amount(resource) > *limit);
+    let mut limits = limits.iter().filter(|(resource, _)| *resource != NODES);
+    let over = limits.find(|(resource, limit)| used.amount(resource) > *limit);
     over.map_or(Ok(()), |(resource, limit)| {
         Err(Error::LimitExceeded {
             pool: pool.name_any(),

@@ -45,6 +45,8 @@ macro_rules! stories {
                     drift_waits_for_its_budget,
                     a_dynamic_pool_has_no_more_nodes_than_its_limit,
                     metrics_tell_what_is_wanted_and_what_is_there;
+                virtual_time(defaults):
+                    a_limit_below_what_is_there_is_no_error;
                 alone(no_static_capacity):
                     with_the_gate_off_a_pool_is_left_alone;
             }

@@ -61,6 +61,24 @@ pub async fn a_pool_has_no_more_nodes_than_its_limit(world: World) {
     never_more_nodes_than(&world, 4);
 }
 
+/// One of four nodes goes, and three are more than the limit allows: there is nothing to do, and nothing to try again.
+pub async fn a_limit_below_what_is_there_is_no_error(world: World) {
+    let pool = with_static_pool(&world, 4, &json!({})).await;
+    let nodes = has_nodes(&world, &pool, 4).await;
+    world.patch(&pool, json!({"spec": {"limits": {"nodes": "2"}}})).await;
+    says(&world, &pool, "NodeLimitReached").await;
+    world.delete(&nodes[0].0).await;
+    has_nodes(&world, &pool, 3).await;
+    world.pass(Duration::from_mins(30)).await;
+    let metrics = world.metrics();
+    let errors = "controller_runtime_reconcile_errors_total{controller=\"static.capacity\"} ";
+    let errors = metrics.lines().find_map(|line| line.strip_prefix(errors));
+    assert_eq!(errors, Some("0"));
+    never_more_nodes_than(&world, 4);
+    world.patch(&pool, json!({"spec": {"limits": {"nodes": "4"}}})).await;
+    has_nodes(&world, &pool, 4).await;
+}
+
 pub async fn nodes_deleted_by_hand_come_back(world: World) {
     let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
     let nodes = has_nodes(&world, &pool, 3).await;

@@ -344,7 +344,7 @@ mod tests {
                 "status": {"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
             })));
         }
-        cluster.nominate("c", now);
+        cluster.nominate("c", [crate::Key::namespaced("d", "p")], now);
         let pool = Arc::new(Pool {
             limits: [("nodes", "3500m".parse().unwrap())].into_iter().collect(),
             name: "p".to_owned(),

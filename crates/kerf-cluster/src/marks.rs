@@ -6,30 +6,52 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use kerf_api::conditions::{Conditioned, INITIALIZED};
 
 use crate::{Change, Cluster, Delta, Key};
+
+/// kube-scheduler binds a pod within seconds of a machine being ready for it. A pod that was sent there this many times, ten
+/// seconds apart, has a scheduler that does not bind it, and keeps the machine no longer.
+const MOST_NOMINATIONS: u32 = 5;
 
 /// Keyed by the name of the claim.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     nominated_until: BTreeMap<String, Timestamp>,
+    /// How many times in a row a pod was sent to a machine that could have taken it.
+    nominations: BTreeMap<String, BTreeMap<Key, u32>>,
     leaving: BTreeSet<String>,
 }
 
 impl Marks {
     pub(crate) fn forget(&mut self, claim: &str) {
         self.nominated_until.remove(claim);
+        self.nominations.remove(claim);
         self.leaving.remove(claim);
     }
 }
 
 impl Cluster {
-    /// Notes that pods are about to come to the machine of this claim. A later time wins; a claim that is gone gets none.
-    pub fn nominate(&mut self, claim: &str, until: Timestamp) {
-        if self.claims.named(claim).is_some() {
-            let stored = self.marks.nominated_until.entry(claim.to_owned()).or_insert(until);
-            *stored = until.max(*stored);
+    /// Notes that these pods are about to come to the machine of this claim. A later time wins; a claim that is gone gets
+    /// none, and so does one whose pods were said to come too many times already.
+    pub fn nominate(&mut self, claim: &str, pods: impl IntoIterator<Item = Key>, until: Timestamp) {
+        let Some(object) = self.claims.named(claim) else { return };
+        // A machine that is not ready yet keeps pods waiting through no fault of theirs.
+        if object.is_true(INITIALIZED) {
+            let before = self.marks.nominations.remove(claim).unwrap_or_default();
+            let times = |pod: Key| {
+                let times = before.get(&pod).map_or(1, |times| times.saturating_add(1));
+                (pod, times)
+            };
+            let now: BTreeMap<Key, u32> = pods.into_iter().map(times).collect();
+            let expected = now.values().any(|times| *times <= MOST_NOMINATIONS);
+            self.marks.nominations.insert(claim.to_owned(), now);
+            if !expected {
+                return;
+            }
         }
+        let stored = self.marks.nominated_until.entry(claim.to_owned()).or_insert(until);
+        *stored = until.max(*stored);
     }
 
     pub fn nominated_until(&self, claim: &str) -> Option<Timestamp> {
@@ -101,12 +123,40 @@ mod tests {
             cluster.machines().any(|machine| machine.is_nominated(seconds(now)))
         };
         assert!(!nominated(&cluster, 0));
-        cluster.nominate("c", seconds(20));
+        cluster.nominate("c", [pod("a")], seconds(20));
         assert!(nominated(&cluster, 19));
         assert!(!nominated(&cluster, 20));
-        cluster.nominate("c", seconds(30));
-        cluster.nominate("c", seconds(10));
+        cluster.nominate("c", [pod("a")], seconds(30));
+        cluster.nominate("c", [pod("a")], seconds(10));
         assert!(nominated(&cluster, 29));
+    }
+
+    fn pod(name: &str) -> Key {
+        Key::namespaced("d", name)
+    }
+
+    #[test]
+    fn a_pod_that_never_comes_is_expected_a_few_times() {
+        let ready = |name: &str| {
+            let mut claim = claim(name);
+            claim.condition_set(seconds(0)).set_true(INITIALIZED);
+            claim
+        };
+        let last = |claim: NodeClaim, pods: &[&[&str]]| {
+            let mut cluster = Cluster::default();
+            cluster.apply(claim);
+            for (time, pods) in (1..).zip(pods) {
+                cluster.nominate("c", pods.iter().map(|name| pod(name)), seconds(time));
+            }
+            cluster.nominated_until("c").map(Timestamp::as_second)
+        };
+        assert_eq!(last(ready("c"), &[&["a"]; 5]), Some(5));
+        assert_eq!(last(ready("c"), &[&["a"]; 9]), Some(5));
+        assert_eq!(last(claim("c"), &[&["a"]; 9]), Some(9), "its machine is not ready");
+        let another = [&["a"][..], &["a"], &["a"], &["a"], &["a"], &["a"], &["a", "b"]];
+        assert_eq!(last(ready("c"), &another), Some(7), "another pod has yet to come");
+        let came = [&["a"][..], &["a"], &["a"], &["a"], &["a"], &["b"], &["a"]];
+        assert_eq!(last(ready("c"), &came), Some(7), "it was not waiting for a while");
     }
 
     #[test]
@@ -131,10 +181,10 @@ mod tests {
     fn marks_go_with_their_claim() {
         let mut cluster = Cluster::default();
         cluster.apply(claim("c"));
-        cluster.nominate("c", seconds(20));
+        cluster.nominate("c", [pod("a")], seconds(20));
         cluster.mark_for_deletion("c");
         cluster.delete(&claim("c"));
-        cluster.nominate("c", seconds(20));
+        cluster.nominate("c", [pod("a")], seconds(20));
         cluster.apply(claim("c"));
         assert_eq!(cluster.nominated_until("c"), None);
         assert!(!cluster.is_marked_for_deletion("c"));

@@ -97,8 +97,13 @@ impl Index {
     }
 
     /// Notes that pods are about to come to the machine of this claim.
-    pub(crate) fn nominate(&self, claim: &str, until: Timestamp) {
-        self.write().nominate(claim, until);
+    pub(crate) fn nominate(
+        &self,
+        claim: &str,
+        pods: impl IntoIterator<Item = Key>,
+        until: Timestamp,
+    ) {
+        self.write().nominate(claim, pods, until);
     }
 
     /// Follows the watch of one kind until `stop`. Broken watches are taken up again.

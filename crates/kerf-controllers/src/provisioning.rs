@@ -221,7 +221,7 @@ pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
     for placement in placements {
         let node = &placement.node;
         if let Some(claim) = &node.claim {
-            context.index.nominate(claim, until);
+            context.index.nominate(claim, placement.pods.iter().map(|pod| key(pod)), until);
         }
         let target = match (&node.claim, node.exists) {
             (Some(claim), true) => format!("nodeclaim/{claim}, node/{}", node.name),

@@ -224,6 +224,7 @@ macro_rules! stories {
                     a_node_with_nothing_but_daemons_is_removed,
                     a_daemon_that_asks_for_it_keeps_its_node,
                     a_node_that_asks_for_it_is_left_alone,
+                    a_pod_that_is_never_bound_does_not_keep_a_node,
                     a_budget_of_none_keeps_empty_nodes,
                     a_budget_bounds_how_many_nodes_go_at_once;
                 virtual_time(defaults):

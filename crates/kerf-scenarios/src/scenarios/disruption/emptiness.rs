@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{counted, disruptable, held_by_its_pod, nothing_is_marked, told};
 use crate::{
     World, build,
-    scenarios::{all_run, no_node, one_ready_node, with_pool},
+    scenarios::{all_run, launching::gone, no_node, one_ready_node, runs, with_pool},
 };
 
 pub async fn an_empty_node_is_removed(world: World) {
@@ -35,6 +35,28 @@ pub async fn from_empty_to_nothing(world: &World) -> NodeClaim {
     world.delete(&pod).await;
     world.until("everything is gone", no_node).await;
     claim
+}
+
+/// Another scheduler is to bind the pod and never does. Its place is kept for it for a while, and not for ever.
+pub async fn a_pod_that_is_never_bound_does_not_keep_a_node(world: World) {
+    with_pool(&world, &disruptable()).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+    let small = json!({"schedulerName": "another", "containers": [{
+        "name": "main", "image": "main", "resources": {"requests": {"cpu": "10m"}},
+    }]});
+    let waiting = world.create(build::pod("b", &small)).await;
+    let unschedulable = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "",
+        "lastTransitionTime": world.now(),
+    });
+    world.patch_status(&waiting, json!({"status": {"conditions": [unschedulable]}})).await;
+    let target =
+        format!("Pod should schedule on: nodeclaim/{}, node/{}", claim.name_any(), node.name_any());
+    told(&world, &waiting.name_any(), "Nominated", &target).await;
+    world.delete(&pod).await;
+    world.until("the empty node is gone", gone(&claim)).await;
 }
 
 pub async fn an_empty_node_is_kept_for_as_long_as_its_pool_says(world: World) {

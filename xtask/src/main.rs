@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask --help`.
 
+mod attack;
 mod bench;
 mod cargo;
 mod control_plane;
@@ -27,6 +28,9 @@ enum Command {
     Test,
     /// See the operator at work on a real control plane; nothing is left afterwards
     Try,
+    /// Do to the operator what goes wrong in production, and count what it must never do
+    #[command(subcommand)]
+    Attack(attack::Command),
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
@@ -44,6 +48,7 @@ async fn main() -> ExitCode {
         Command::ControlPlane(command) => control_plane::run(command).await,
         Command::Test => return test::run(),
         Command::Try => try_out::run().await,
+        Command::Attack(command) => attack::run(command).await,
         Command::Bench(command) => bench::run(command),
         Command::Generate { check } => generate::run(check),
     };

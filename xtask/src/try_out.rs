@@ -138,7 +138,7 @@ impl Trial {
 }
 
 /// Builds the binary and says where it is.
-fn build_kerf() -> Result<String> {
+pub(crate) fn build_kerf() -> Result<String> {
     let output = cargo(&["build", "--package", "kerf", "--message-format=json-render-diagnostics"])
         .stderr(std::process::Stdio::inherit())
         .output()?;

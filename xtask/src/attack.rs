@@ -1,0 +1,112 @@
+//! `cargo xtask attack`: what would go wrong in a bad week of production, on purpose and on loopback.
+//!
+//! Each attack starts a control plane of its own with the real `kerf run` as its replicas, does its worst, and compares what
+//! the API server saw with what must never happen. Nothing of Kerf's own judges: the witnesses are the audit log and the
+//! objects themselves, read as plain JSON.
+
+mod api;
+mod audit;
+mod churn;
+mod hangs;
+mod hostile;
+mod kills;
+mod pauses;
+mod proxy;
+mod random;
+mod replica;
+mod report;
+mod stage;
+mod witness;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use tokio::time::timeout;
+
+use self::report::Report;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Kill the leader or the standby again and again while workloads scale and nodes drift
+    ///
+    /// Two replicas run. Deployments scale up and down, the pool's template changes, and at random moments a replica gets
+    /// SIGKILL and is started again. Never may a claim have two instances, a pool exceed its limit, a disruption budget or a
+    /// `PodDisruptionBudget` be overdrawn, or a replica write while another holds the lease. At the end every pod runs, and
+    /// claims and instances match one to one.
+    Kills(kills::Kills),
+    /// Pause the leader (SIGSTOP) until another has taken over, and let it go on
+    ///
+    /// The audit log says whether a replica wrote anything after another had taken the lease.
+    Pauses(pauses::Pauses),
+    /// Let the connections to the API server hang without closing them
+    ///
+    /// A proxy on loopback stops to forward and keeps the connections open, as a firewall that forgot them would. Measured:
+    /// how long a new pod is not seen, whether readiness says so, and how long SIGTERM takes.
+    Hangs(hangs::Hangs),
+    /// Give the operator objects and requests that nobody should have to expect
+    ///
+    /// Absurd amounts, times that no library holds, hundreds of affinity terms, definitions that go, claims that lie, requests
+    /// that never end. After each an ordinary pod has to get a node, the operator has to start again, and nothing may be
+    /// deleted that was not asked to go.
+    Hostile(hostile::Hostile),
+}
+
+#[derive(Args)]
+pub(crate) struct Common {
+    /// What happens when follows from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The binary to attack; built from these sources if not given
+    #[arg(long, value_name = "PATH")]
+    kerf: Option<PathBuf>,
+    /// Give up after so many minutes
+    #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+    within: u64,
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    let common = command.common();
+    let limit = Duration::from_mins(common.within);
+    // Whatever hangs, everything is stopped: the control plane and its replicas end with the values that own them.
+    let Ok(report) = timeout(limit, Box::pin(command.attack())).await else {
+        bail!("the attack was not over after {} minutes", common.within);
+    };
+    let report = report?;
+    match common.output {
+        Output::Table => print!("{report}"),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+    }
+    let violations = report.violations();
+    ensure!(violations == 0, "{violations} figures are out of bounds; logs: {}", report.logs());
+    Ok(())
+}
+
+impl Command {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Kills(kills) => &kills.common,
+            Self::Pauses(pauses) => &pauses.common,
+            Self::Hangs(hangs) => &hangs.common,
+            Self::Hostile(hostile) => &hostile.common,
+        }
+    }
+
+    async fn attack(&self) -> Result<Report> {
+        match self {
+            Self::Kills(kills) => kills.run().await,
+            Self::Pauses(pauses) => pauses.run().await,
+            Self::Hangs(hangs) => hangs.run().await,
+            Self::Hostile(hostile) => hostile.run().await,
+        }
+    }
+}

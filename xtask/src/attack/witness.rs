@@ -1,0 +1,225 @@
+//! Watches the cluster all the while and notes what must never be.
+//!
+//! Each rule looks at one kind only: the order of changes within a kind is the API server's, between kinds it is anybody's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use futures::TryStreamExt;
+use http::Request;
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::api::{self, Api, NODES, PODS, is_true, text};
+use super::churn::{BUDGET, CPU_LIMIT, GUARDED, GUARDED_AT_LEAST};
+use super::report::Report;
+
+const CLAIM_UID: &str = "/metadata/annotations/karpenter.kwok.sh~1nodeclaim-uid";
+
+/// Objects of a kind by their UID.
+type Objects = BTreeMap<String, Value>;
+
+pub(super) struct Witness {
+    seen: Arc<Mutex<Seen>>,
+    watches: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    changes: u64,
+    most_nodes: usize,
+    most_cpu: f64,
+    most_disrupted: usize,
+    least_ready: Option<usize>,
+    two_instances: Vec<String>,
+    over_limit: Vec<String>,
+    over_budget: Vec<String>,
+    under_guard: Vec<String>,
+}
+
+impl Witness {
+    pub(super) fn start(api: &Api) -> Self {
+        let seen = Arc::<Mutex<Seen>>::default();
+        let watch = |path: &'static str, judge: fn(&mut Seen, &Objects)| {
+            let (api, seen) = (api.clone(), Arc::clone(&seen));
+            tokio::spawn(async move {
+                loop {
+                    // A watch ends after some minutes; the next one begins with a new list.
+                    let _ = follow(&api, path, |objects| {
+                        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                        seen.changes += 1;
+                        judge(&mut seen, objects);
+                    })
+                    .await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            })
+        };
+        let watches = vec![watch(NODES, Seen::judge_nodes), watch(PODS, Seen::judge_pods)];
+        Self { seen, watches }
+    }
+
+    pub(super) fn tell(self, report: &mut Report) {
+        for watch in &self.watches {
+            watch.abort();
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        report.figure("changes that were seen", seen.changes as f64, "");
+        report.figure("most nodes at once", seen.most_nodes as f64, "");
+        report.figure("most CPUs at once", seen.most_cpu, "");
+        report.figure("most nodes disrupted at once", seen.most_disrupted as f64, "");
+        report.figure("fewest guarded pods", seen.least_ready.unwrap_or_default() as f64, "");
+        report.never("two instances for a claim", &seen.two_instances);
+        report.never("limit of the pool exceeded", &seen.over_limit);
+        report.never("disruption budget exceeded", &seen.over_budget);
+        report.never("PodDisruptionBudget violated", &seen.under_guard);
+    }
+}
+
+impl Seen {
+    fn judge_nodes(&mut self, nodes: &Objects) {
+        self.most_nodes = self.most_nodes.max(nodes.len());
+        let mut by_claim = BTreeMap::<&str, Vec<&str>>::new();
+        for node in nodes.values() {
+            by_claim.entry(text(node, CLAIM_UID)).or_default().push(api::name(node));
+        }
+        for (claim, nodes) in by_claim {
+            if nodes.len() > 1 {
+                note(&mut self.two_instances, format!("{claim}: {}", nodes.join(", ")));
+            }
+        }
+        let cpu: f64 = nodes.values().map(|node| amount(text(node, "/status/capacity/cpu"))).sum();
+        self.most_cpu = self.most_cpu.max(cpu);
+        if cpu > CPU_LIMIT {
+            note(&mut self.over_limit, format!("{cpu} CPUs on {} nodes", nodes.len()));
+        }
+        let disrupted: Vec<_> =
+            nodes.values().filter(|node| is_disrupted(node)).map(api::name).collect();
+        self.most_disrupted = self.most_disrupted.max(disrupted.len());
+        if disrupted.len() > BUDGET {
+            note(&mut self.over_budget, disrupted.join(", "));
+        }
+    }
+
+    fn judge_pods(&mut self, pods: &Objects) {
+        let ready = pods.values().filter(|pod| {
+            text(pod, "/metadata/labels/app") == GUARDED
+                && is_true(pod, "Ready")
+                && !api::is_deleting(pod)
+        });
+        let ready = ready.count();
+        // From when on all of them have been there.
+        match &mut self.least_ready {
+            Some(least) => *least = ready.min(*least),
+            None if ready > GUARDED_AT_LEAST => self.least_ready = Some(ready),
+            None => return,
+        }
+        if ready < GUARDED_AT_LEAST {
+            note(&mut self.under_guard, format!("{ready} guarded pods are ready"));
+        }
+    }
+}
+
+/// The same thing may be seen in many states one after the other.
+fn note(notes: &mut Vec<String>, what: String) {
+    if !notes.contains(&what) {
+        notes.push(what);
+    }
+}
+
+fn is_disrupted(node: &Value) -> bool {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
+    let marked = taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted");
+    marked || api::is_deleting(node)
+}
+
+/// `2` or `1930m`.
+fn amount(quantity: &str) -> f64 {
+    match quantity.strip_suffix('m') {
+        Some(milli) => milli.parse::<f64>().unwrap_or_default() / 1000.0,
+        None => quantity.parse().unwrap_or_default(),
+    }
+}
+
+/// Shows the objects at `path` after every change, until the watch ends.
+async fn follow(api: &Api, path: &str, mut show: impl FnMut(&Objects)) -> Result<()> {
+    let list = api.get(path).await?;
+    let version = text(&list, "/metadata/resourceVersion").to_owned();
+    let uid = |object: &Value| text(object, "/metadata/uid").to_owned();
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let mut objects: Objects = items.into_iter().map(|item| (uid(&item), item)).collect();
+    show(&objects);
+    let path = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=240");
+    let changes =
+        api.client().request_events::<Value>(Request::get(path).body(Vec::new())?).await?;
+    let mut changes = std::pin::pin!(changes);
+    while let Some(change) = changes.try_next().await? {
+        match change {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                objects.insert(uid(&object), object);
+            }
+            WatchEvent::Deleted(object) => drop(objects.remove(&uid(&object))),
+            WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Error(status) => bail!("{status:?}"),
+        }
+        show(&objects);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, claim: &str, cpu: &str, disrupted: bool) -> Value {
+        let taints = if disrupted { json!([{"key": "karpenter.sh/disrupted"}]) } else { json!([]) };
+        json!({
+            "metadata": {"name": name, "annotations": {"karpenter.kwok.sh/nodeclaim-uid": claim}},
+            "spec": {"taints": taints}, "status": {"capacity": {"cpu": cpu}},
+        })
+    }
+
+    fn pod(ready: bool) -> Value {
+        let status = if ready { "True" } else { "False" };
+        json!({
+            "metadata": {"labels": {"app": GUARDED}},
+            "status": {"conditions": [{"type": "Ready", "status": status}]},
+        })
+    }
+
+    fn objects(all: &[Value]) -> Objects {
+        all.iter().enumerate().map(|(index, one)| (index.to_string(), one.clone())).collect()
+    }
+
+    #[test]
+    fn notes_what_must_never_be() {
+        let mut seen = Seen::default();
+        seen.judge_nodes(&objects(&[node("a", "1", "2", true), node("b", "2", "1500m", true)]));
+        assert_eq!((seen.most_cpu, seen.most_disrupted), (3.5, 2));
+        assert!(seen.two_instances.is_empty() && seen.over_budget.is_empty());
+        seen.judge_nodes(&objects(&[node("a", "1", "2", true), node("b", "1", "2", true)]));
+        assert_eq!(seen.two_instances, ["1: a, b"]);
+        let three = ["a", "b", "c"].map(|name| node(name, name, "20", true));
+        seen.judge_nodes(&objects(&three));
+        seen.judge_nodes(&objects(&three));
+        assert_eq!(seen.over_budget, ["a, b, c"]);
+        assert_eq!(seen.over_limit, ["60 CPUs on 3 nodes"]);
+    }
+
+    #[test]
+    fn a_budget_counts_from_when_all_its_pods_have_been_there() {
+        let mut seen = Seen::default();
+        let all = |ready: usize| objects(&(0..6).map(|one| pod(one < ready)).collect::<Vec<_>>());
+        for ready in [1, 4, 6, 5] {
+            seen.judge_pods(&all(ready));
+        }
+        assert_eq!((seen.least_ready, seen.under_guard.len()), (Some(5), 0));
+        seen.judge_pods(&all(4));
+        assert_eq!(seen.under_guard, ["4 guarded pods are ready"]);
+    }
+}

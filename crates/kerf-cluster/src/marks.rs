@@ -150,9 +150,9 @@ mod tests {
             }
             cluster.nominated_until("c").map(Timestamp::as_second)
         };
-        assert_eq!(last(ready("c"), &[&["a"]; 5]), Some(5));
-        assert_eq!(last(ready("c"), &[&["a"]; 9]), Some(5));
-        assert_eq!(last(claim("c"), &[&["a"]; 9]), Some(9), "its machine is not ready");
+        assert_eq!(last(ready("c"), &[&["a"][..]; 5]), Some(5));
+        assert_eq!(last(ready("c"), &[&["a"][..]; 9]), Some(5));
+        assert_eq!(last(claim("c"), &[&["a"][..]; 9]), Some(9), "its machine is not ready");
         let another = [&["a"][..], &["a"], &["a"], &["a"], &["a"], &["a"], &["a", "b"]];
         assert_eq!(last(ready("c"), &another), Some(7), "another pod has yet to come");
         let came = [&["a"][..], &["a"], &["a"], &["a"], &["a"], &["b"], &["a"]];

@@ -14,9 +14,11 @@ use crate::taint::Toleration;
 
 mod reader;
 mod requests;
+mod size;
 
 pub use reader::PodReader;
 pub use requests::{requests, with_limits_as_requests};
+pub use size::{Counted, MOST_TERMS, MOST_VALUES, TooManyConstraints};
 
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
@@ -264,15 +266,6 @@ impl Constraints {
         match self.required_terms.first() {
             Some(term) => self.node_selector.merged(term),
             None => self.node_selector.clone(),
-        }
-    }
-
-    /// The strict requirements and the heaviest preference, which counts as hard until it is relaxed.
-    pub fn preferred_requirements(&self) -> Requirements {
-        let strict = self.strict_requirements();
-        match heaviest(&self.preferred_terms) {
-            Some(at) => strict.merged(&self.preferred_terms[at].term),
-            None => strict,
         }
     }
 }

@@ -72,17 +72,17 @@ impl Quantity {
 
     /// Whole units, rounded away from zero as Kubernetes does.
     pub fn units(self) -> i64 {
-        i64::try_from(divide_away_from_zero(self.nanos, NANOS_PER_UNIT)).unwrap_or(i64::MAX)
+        saturated(divide_away_from_zero(self.nanos, NANOS_PER_UNIT))
     }
 
     /// Whole units that fit in it: what a limit of so many things allows.
     pub fn whole_units(self) -> i64 {
-        i64::try_from(self.nanos.div_euclid(NANOS_PER_UNIT)).unwrap_or(i64::MAX)
+        saturated(self.nanos.div_euclid(NANOS_PER_UNIT))
     }
 
     /// Thousandths, rounded away from zero as Kubernetes does.
     pub fn millis(self) -> i64 {
-        i64::try_from(divide_away_from_zero(self.nanos, 1_000_000)).unwrap_or(i64::MAX)
+        saturated(divide_away_from_zero(self.nanos, 1_000_000))
     }
 
     /// For metrics and shares only; decisions compare quantities.
@@ -249,6 +249,10 @@ fn divide_away_from_zero(value: i128, divisor: i128) -> i128 {
     if value % divisor == 0 { quotient } else { quotient + value.signum() }
 }
 
+fn saturated(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.nanos == other.nanos
@@ -309,7 +313,7 @@ impl Neg for Quantity {
     type Output = Self;
 
     fn neg(self) -> Self {
-        Self { nanos: -self.nanos, notation: self.notation }
+        Self { nanos: self.nanos.saturating_neg(), notation: self.notation }
     }
 }
 
@@ -456,5 +460,8 @@ mod tests {
         assert_eq!((small.units(), small.millis()), (1, 1));
         let negative: Quantity = "-1n".parse().unwrap();
         assert_eq!((negative.units(), negative.millis()), (-1, -1));
+        let endless: Quantity = "1e30".parse().unwrap();
+        assert_eq!((endless.units(), endless.millis()), (i64::MAX, i64::MAX));
+        assert_eq!(((-endless).units(), (-endless).millis()), (-i64::MAX, i64::MIN));
     }
 }

@@ -170,6 +170,11 @@ impl Requirement {
         }
     }
 
+    /// How many values it names, allowed or excluded.
+    pub fn size(&self) -> usize {
+        self.values.len()
+    }
+
     pub fn has(&self, value: &str) -> bool {
         self.names(value) != self.complement && self.within_bounds(value)
     }

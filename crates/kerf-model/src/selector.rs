@@ -64,6 +64,14 @@ impl Selector {
         }
     }
 
+    /// How many keys and values it names.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::All(tests) => tests.iter().map(LabelTest::size).sum(),
+        }
+    }
+
     pub fn selects(&self, labels: &Labels) -> bool {
         match self {
             Self::Nothing => false,
@@ -75,6 +83,13 @@ impl Selector {
 impl LabelTest {
     pub fn equals(key: &str, value: &str) -> Self {
         Self::In(key.to_owned(), [value.to_owned()].into())
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::In(_, values) | Self::NotIn(_, values) => 1 + values.len(),
+            Self::Exists(_) | Self::DoesNotExist(_) => 1,
+        }
     }
 
     fn is_met_by(&self, labels: &Labels) -> bool {

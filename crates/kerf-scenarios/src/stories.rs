@@ -134,7 +134,8 @@ macro_rules! stories {
             hostile_pods at hostile_pods {
                 shared(defaults):
                     an_absurd_request_keeps_no_other_pod_waiting,
-                    a_limit_beyond_all_bounds_limits_nothing;
+                    a_limit_beyond_all_bounds_limits_nothing,
+                    too_many_constraints_are_refused_with_a_reason;
             }
             launching at launching {
                 shared(defaults):

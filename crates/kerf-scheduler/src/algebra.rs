@@ -4,6 +4,8 @@
 //! The rules themselves are those of `kerf-model`; this is only memory in front of them. A run
 //! meets few distinct sets, however many pods and claims it has.
 
+use std::sync::Arc;
+
 use indexmap::IndexSet;
 use kerf_model::labels::HOSTNAME;
 use kerf_model::{KnownLabels, Requirement, Requirements};
@@ -59,7 +61,7 @@ struct Meet {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wish {
     pub(crate) set: SetId,
-    pub(crate) hostname: Option<Requirement>,
+    pub(crate) hostname: Option<Arc<Requirement>>,
 }
 
 impl Wish {
@@ -168,7 +170,10 @@ impl Algebra {
     }
 
     pub(crate) fn wish(&mut self, requirements: &Requirements) -> Wish {
-        Wish { set: self.set(requirements), hostname: requirements.get(HOSTNAME).cloned() }
+        Wish {
+            set: self.set(requirements),
+            hostname: requirements.get(HOSTNAME).cloned().map(Arc::new),
+        }
     }
 
     /// The set that asks for this value of this key.

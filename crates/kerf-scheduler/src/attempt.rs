@@ -22,17 +22,16 @@ pub(crate) struct Attempt {
     /// No later placement can turn a refusal into an acceptance: counts only grow, and nothing here asks for
     /// a count to be high or for the least of several.
     pub(crate) refusals_are_final: bool,
+    /// Nothing can accept before so many steps of relaxation were taken, so nothing needs to be asked.
+    pub(crate) hopeless_until: u32,
 }
 
-impl Attempt {
-    /// Nothing can accept, so nothing needs to be asked.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        self.hosts.iter().any(|check| matches!(check.rule, HostRule::Never))
-            || self
-                .domains
-                .iter()
-                .any(|check| matches!(&check.pick, Pick::First(domains) if domains.is_empty()))
-    }
+/// What one constraint makes of all candidates together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outlook {
+    Open,
+    /// Nothing can accept, whatever else holds.
+    Hopeless,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,25 +92,31 @@ impl Engine<'_> {
             hosts: SmallVec::new(),
             domains: SmallVec::new(),
             refusals_are_final: true,
+            hopeless_until: 0,
             spec,
         };
-        for at in 0..attempt.spec.owned.len() {
-            let (group, selects_self) = attempt.spec.owned[at];
-            self.add_check(&mut attempt, group, selects_self);
+        let base = Arc::clone(&attempt.spec.base);
+        let step = attempt.spec.step;
+        for owned in base.owned.iter().filter(|owned| owned.is_left(step)) {
+            if self.add_check(&mut attempt, owned.group, owned.selects_self) == Outlook::Hopeless {
+                attempt.hopeless_until =
+                    attempt.hopeless_until.max(owned.given_up.unwrap_or(u32::MAX));
+            }
         }
-        for at in 0..self.topology.selecting(attempt.spec.key.audience).len() {
-            let group = self.topology.selecting(attempt.spec.key.audience)[at];
+        for at in 0..self.topology.selecting(attempt.spec.base.key.audience).len() {
+            let group = self.topology.selecting(attempt.spec.base.key.audience)[at];
             let carriers = &self.topology.groups[group.index()];
             // Nobody is there to keep away from.
             if carriers.identity.side == Side::Carriers && carriers.total() > 0 {
-                self.add_check(&mut attempt, group, false);
+                let outlook = self.add_check(&mut attempt, group, false);
+                debug_assert_eq!(outlook, Outlook::Open, "others keep away from some domains only");
             }
         }
         attempt.domains.sort_by_key(|check| check.pick.chooses());
         attempt
     }
 
-    fn add_check(&mut self, attempt: &mut Attempt, group: GroupId, selects_self: bool) {
+    fn add_check(&mut self, attempt: &mut Attempt, group: GroupId, selects_self: bool) -> Outlook {
         let identity = &self.topology.groups[group.index()].identity;
         let (kind, place) = (identity.kind, identity.place);
         match place {
@@ -119,6 +124,12 @@ impl Engine<'_> {
                 let rule = self.host_rule(&attempt.spec, group, selects_self);
                 attempt.refusals_are_final &= matches!(rule, HostRule::AtMost(_));
                 attempt.hosts.push(HostCheck { group, rule });
+                let nobody_there = self.topology.groups[group.index()].total() == 0;
+                match rule {
+                    HostRule::Never => Outlook::Hopeless,
+                    HostRule::Occupied { or_first: false } if nobody_there => Outlook::Hopeless,
+                    HostRule::AtMost(_) | HostRule::Occupied { .. } => Outlook::Open,
+                }
             }
             Place::Label(key) => {
                 let pod_rule = self.algebra.get(attempt.spec.strict.set, key);
@@ -130,7 +141,12 @@ impl Engine<'_> {
                     TopologyKind::AntiAffinity => self.empty_domains(group, key, pod_rule),
                 };
                 attempt.refusals_are_final &= kind == TopologyKind::AntiAffinity;
+                let outlook = match &pick {
+                    Pick::First(domains) if domains.is_empty() => Outlook::Hopeless,
+                    _ => Outlook::Open,
+                };
                 attempt.domains.push(DomainCheck { group, key, pick });
+                outlook
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use kerf_model::pod::{Constraints, HostPort, WhenUnsatisfiable, heaviest};
-use kerf_model::taint::Toleration;
+use kerf_model::pod::{Constraints, HostPort};
+use kerf_model::taint::{Effect, Taint, first_untolerated};
 
 use crate::algebra::Wish;
 use crate::bits::Bits;
 use crate::lanes::Lanes;
-use crate::options::PreferencePolicy;
+use crate::relaxation::Steps;
 use crate::topology::{AudienceId, GroupId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +35,6 @@ pub(crate) struct ClassKey {
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
     pub(crate) spec: Arc<Spec>,
-    pub(crate) relaxed: Relaxed,
     /// Nodes that refuse it in every run, for what they are and for what they had to begin with.
     pub(crate) barred_nodes: Option<Bits>,
     pub(crate) run: ClassRun,
@@ -53,77 +52,65 @@ pub(crate) struct ClassRun {
     pub(crate) failed: Option<(usize, ClassId)>,
 }
 
-/// The class with one wish less.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Relaxed {
-    NotAskedYet,
-    To(ClassId),
-    NothingLeft,
-}
-
-/// The part of a class that does not change.
+/// The part of a class that does not change: a pod's wishes without the first so many steps.
 #[derive(Debug)]
 pub(crate) struct Spec {
-    pub(crate) key: ClassKey,
+    pub(crate) base: Arc<Base>,
+    /// How many steps were taken, of those that the base has.
+    pub(crate) step: u32,
     /// With the heaviest preference.
     pub(crate) wish: Wish,
     /// Without it: preferences do not narrow where pods are counted.
     pub(crate) strict: Wish,
+}
+
+/// What a class shares with all classes that it relaxes to. A pod may have a hundred wishes to give up one by one, so
+/// whatever grows with their number is here, once.
+#[derive(Debug)]
+pub(crate) struct Base {
+    /// The class before the first step.
+    pub(crate) class: ClassId,
+    pub(crate) key: ClassKey,
+    pub(crate) steps: Steps,
     /// From volumes; none for no constraint.
     pub(crate) alternatives: Vec<Wish>,
     /// Claims by driver, for the limits of nodes.
     pub(crate) attachments: Vec<(String, Vec<String>)>,
-    /// Constraints that it carries, and whether they select the pod itself.
-    pub(crate) owned: Vec<(GroupId, bool)>,
+    /// Constraints that it carries.
+    pub(crate) owned: Vec<Owned>,
     /// Groups in which it counts as a carrier.
     pub(crate) carried: Vec<GroupId>,
 }
 
-impl Spec {
-    pub(crate) fn ports(&self) -> &[HostPort] {
-        &self.key.constraints.host_ports
-    }
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owned {
+    pub(crate) group: GroupId,
+    /// Whether it selects the pod itself.
+    pub(crate) selects_self: bool,
+    /// The step that gives it up; none for what is required.
+    pub(crate) given_up: Option<u32>,
+}
 
-    pub(crate) fn tolerations(&self) -> &[Toleration] {
-        &self.key.constraints.tolerations
+impl Owned {
+    pub(crate) fn is_left(&self, step: u32) -> bool {
+        self.given_up.is_none_or(|given_up| step < given_up)
     }
 }
 
-/// Gives up exactly one wish, in the order in which they hurt least; nothing left gives `None`.
-pub(crate) fn relaxed(
-    constraints: &Constraints,
-    policy: PreferencePolicy,
-    tolerate_soft_taints: bool,
-) -> Option<Constraints> {
-    let mut relaxed = constraints.clone();
-    if relaxed.required_terms.len() > 1 {
-        relaxed.required_terms.remove(0);
-        return Some(relaxed);
+impl Spec {
+    pub(crate) fn ports(&self) -> &[HostPort] {
+        &self.base.key.constraints.host_ports
     }
-    // Ignored preferences are not in the way, so dropping them would only repeat the attempt.
-    if policy == PreferencePolicy::Respect {
-        if let Some(at) = heaviest(&relaxed.affinity.preferred) {
-            relaxed.affinity.preferred.remove(at);
-            return Some(relaxed);
+
+    /// The first taint that is in the way. Those that only ask to be avoided are, until that is given up.
+    pub(crate) fn first_untolerated<'a>(&self, taints: &'a [Taint]) -> Option<&'a Taint> {
+        let tolerations = &self.base.key.constraints.tolerations;
+        if self.base.steps.tolerates_soft_taints(self.step) {
+            let mut hard = taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+            return hard.find(|taint| {
+                first_untolerated(std::slice::from_ref(taint), tolerations).is_some()
+            });
         }
-        if let Some(at) = heaviest(&relaxed.anti_affinity.preferred) {
-            relaxed.anti_affinity.preferred.remove(at);
-            return Some(relaxed);
-        }
-        if let Some(at) = heaviest(&relaxed.preferred_terms) {
-            relaxed.preferred_terms.remove(at);
-            return Some(relaxed);
-        }
-        let soft = |when| when == WhenUnsatisfiable::ScheduleAnyway;
-        if let Some(at) = relaxed.spread.iter().position(|spread| soft(spread.when_unsatisfiable)) {
-            relaxed.spread.swap_remove(at);
-            return Some(relaxed);
-        }
+        first_untolerated(taints, tolerations)
     }
-    let soft_toleration = Toleration::prefer_no_schedule();
-    if tolerate_soft_taints && !relaxed.tolerations.contains(&soft_toleration) {
-        relaxed.tolerations.push(soft_toleration);
-        return Some(relaxed);
-    }
-    None
 }

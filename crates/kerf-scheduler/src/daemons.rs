@@ -21,14 +21,13 @@ pub(crate) struct Daemon {
     pub(crate) ports: Vec<HostPort>,
 }
 
-/// Those that can run somewhere: one that asks for devices or for more than any machine has takes no room.
+/// Those that can run somewhere: one that asks for devices or for what no machine has takes no room.
 pub(crate) fn daemons(
     snapshot: &Snapshot,
     lanes: &LaneTable,
     algebra: &mut Algebra,
 ) -> Vec<Daemon> {
-    let usable =
-        |pod: &&Arc<Pod>| !pod.claims_devices && LaneTable::absurd(&pod.requests).is_none();
+    let usable = |pod: &&Arc<Pod>| !pod.claims_devices && lanes.check(&pod.requests).is_ok();
     snapshot.daemons.iter().filter(usable).map(|pod| Daemon::new(pod, lanes, algebra)).collect()
 }
 

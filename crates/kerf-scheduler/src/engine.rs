@@ -3,18 +3,17 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use kerf_model::taint::tolerates_all;
 use kerf_model::{MinValuesPolicy, Node, Pod, Snapshot, Taint};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::algebra::{Algebra, id};
+use crate::algebra::{Algebra, Key, Value, id};
 use crate::attempt::Attempt;
 use crate::bits::Bits;
 use crate::claims::{Claims, Ties};
 use crate::class::{Class, ClassId, ClassKey};
 use crate::daemons::daemons;
 use crate::existing::ExistingNodes;
-use crate::lanes::{Absurd, CPU_LANE, LaneTable, MEMORY_LANE};
+use crate::lanes::{CPU_LANE, LaneTable, MEMORY_LANE};
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::plan::{Plan, Stopped};
@@ -48,6 +47,8 @@ pub(crate) struct Engine<'s> {
     pub(crate) topology: Topology<'s>,
     pub(crate) classes: Vec<Class>,
     pub(crate) class_ids: FxHashMap<ClassKey, ClassId>,
+    /// By class and step what it relaxes to.
+    pub(crate) relaxed_ids: FxHashMap<(ClassId, u32), ClassId>,
     /// Who went where, for groups that are made when pods have already been placed.
     pub(crate) placed: Vec<(ClassId, Spot)>,
     pub(crate) soft_taints: bool,
@@ -57,6 +58,8 @@ pub(crate) struct Engine<'s> {
     pub(crate) pending: Arc<Pending>,
     /// Counts the runs, so that what was learnt in one is not believed in the next.
     run_number: u64,
+    /// Per key the domains that pools could launch nodes in, once per pool.
+    pub(crate) launchable: FxHashMap<Key, Arc<[Value]>>,
     pub(crate) stop: Stop,
     probing: bool,
     /// Nodes that are not there in this run, and the pods that they leave behind.
@@ -106,14 +109,19 @@ pub(crate) enum Standing {
 
 /// Why one try of one class ended without a place.
 enum Stuck {
-    Nowhere,
+    /// Nothing takes it, and nothing will before so many steps of relaxation were taken.
+    Nowhere {
+        until: u32,
+    },
     WaitsForReservation,
     Stopped(Stopped),
 }
 
+const NOWHERE: Stuck = Stuck::Nowhere { until: 0 };
+
 impl<'s> Engine<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
-        let lanes = LaneTable::covering(all_amounts(snapshot));
+        let lanes = LaneTable::covering(what_there_is(snapshot));
         let mut algebra = Algebra::new(&snapshot.labels);
         let daemons = daemons(snapshot, &lanes, &mut algebra);
         let mut pools: Vec<_> = snapshot.pools.iter().collect();
@@ -139,11 +147,13 @@ impl<'s> Engine<'s> {
             topology: Topology::default(),
             classes: Vec::new(),
             class_ids: FxHashMap::default(),
+            relaxed_ids: FxHashMap::default(),
             placed: Vec::new(),
             doomed: Arc::new(doomed.map(|node| node.name.as_str()).collect()),
             bound: Arc::default(),
             pending: Arc::default(),
             run_number: 1,
+            launchable: FxHashMap::default(),
             stop: Stop::default(),
             probing: false,
             leaving: Vec::new(),
@@ -180,17 +190,15 @@ impl<'s> Engine<'s> {
         if pod.claims_devices {
             return Err(Refusal::ClaimsDevices);
         }
-        if let Some(Absurd { resource, amount, most }) = LaneTable::absurd(&pod.requests) {
-            return Err(Refusal::AbsurdRequest { resource, amount, most });
-        }
-        self.class_of(pod).map_err(Refusal::from)
+        self.lanes.check(&pod.requests)?;
+        self.class_of(pod)
     }
 
     /// The largest pods first, because small ones fill gaps; then the oldest.
     fn by_turn(&self, a: (u32, Option<ClassId>), b: (u32, Option<ClassId>)) -> Ordering {
         let size = |class: Option<ClassId>| {
             class.map(|class| {
-                let requests = &self.classes[class.index()].spec.key.requests;
+                let requests = &self.classes[class.index()].spec.base.key.requests;
                 (requests[CPU_LANE], requests[MEMORY_LANE])
             })
         };
@@ -233,7 +241,7 @@ impl<'s> Engine<'s> {
                     queue.push_back(pod);
                     Standing::WaitsForReservation
                 }
-                Err((Stuck::Nowhere, last)) => {
+                Err((Stuck::Nowhere { .. }, last)) => {
                     queue.push_back(pod);
                     Standing::Nowhere(last)
                 }
@@ -250,16 +258,16 @@ impl<'s> Engine<'s> {
         if let Some((failed_in, last)) = self.classes[class.index()].run.failed
             && failed_in == state
         {
-            return Err((Stuck::Nowhere, last));
+            return Err((NOWHERE, last));
         }
         let mut trying = class;
         loop {
             match self.try_class(pod, trying) {
                 Ok(()) => return Ok(()),
-                Err(Stuck::Nowhere) => {
-                    let Some(relaxed) = self.relaxed(trying) else {
+                Err(Stuck::Nowhere { until }) => {
+                    let Some(relaxed) = self.relaxed(trying, until) else {
                         self.classes[class.index()].run.failed = Some((state, trying));
-                        return Err((Stuck::Nowhere, trying));
+                        return Err((NOWHERE, trying));
                     };
                     trying = relaxed;
                 }
@@ -276,7 +284,7 @@ impl<'s> Engine<'s> {
         }
         let barred = class
             .barred_nodes
-            .get_or_insert_with(|| self.existing.without_room(&class.spec.key.requests));
+            .get_or_insert_with(|| self.existing.without_room(&class.spec.base.key.requests));
         class.run.dead_nodes.copy_from(barred);
         class.run.dead_nodes.union_with(&self.existing.gone);
         class.run.dead_claims.clear();
@@ -288,8 +296,8 @@ impl<'s> Engine<'s> {
     fn try_class(&mut self, pod: u32, class: ClassId) -> Result<(), Stuck> {
         self.begin(class);
         let attempt = self.attempt(class);
-        if attempt.is_hopeless() {
-            return Err(Stuck::Nowhere);
+        if attempt.hopeless_until > 0 {
+            return Err(Stuck::Nowhere { until: attempt.hopeless_until });
         }
         if let Some(node) = self.first_accepting_node(class, &attempt) {
             self.commit_to_node(pod, class, node);
@@ -363,11 +371,11 @@ impl<'s> Engine<'s> {
                 Err(_) => {}
             }
         }
-        Err(Stuck::Nowhere)
+        Err(NOWHERE)
     }
 
     pub(crate) fn tolerates(&self, class: ClassId, taints: &[Taint]) -> bool {
-        taints.is_empty() || tolerates_all(taints, self.classes[class.index()].spec.tolerations())
+        taints.is_empty() || self.classes[class.index()].spec.first_untolerated(taints).is_none()
     }
 
     pub(crate) fn host_of_claim(&self, claim: usize) -> usize {
@@ -437,12 +445,8 @@ impl<'s> Engine<'s> {
     }
 }
 
-fn all_amounts(snapshot: &Snapshot) -> impl Iterator<Item = &kerf_model::Resources> {
-    let pods = snapshot.pods.iter().chain(&snapshot.daemons).map(|pod| &pod.requests);
-    let nodes = snapshot.nodes.iter().flat_map(|node| {
-        let bound = node.pods.iter().map(|pod| &pod.requests);
-        bound.chain([&node.allocatable, &node.capacity])
-    });
+fn what_there_is(snapshot: &Snapshot) -> impl Iterator<Item = &kerf_model::Resources> {
+    let nodes = snapshot.nodes.iter().flat_map(|node| [&node.allocatable, &node.capacity]);
     let pools = snapshot.pools.iter().flat_map(|pool| {
         let types = pool.instance_types.iter().flat_map(|instance_type| {
             let groups = instance_type.groups().iter().map(|group| &group.allocatable);
@@ -450,5 +454,5 @@ fn all_amounts(snapshot: &Snapshot) -> impl Iterator<Item = &kerf_model::Resourc
         });
         types.chain([&pool.limits])
     });
-    pods.chain(nodes).chain(pools)
+    nodes.chain(pools)
 }

@@ -110,7 +110,7 @@ impl<'s> ExistingNodes<'s> {
         let (ports, attached) = match self.slots[index] {
             Some(slot) => {
                 let changed = &self.changed[slot as usize];
-                if !lanes::fits(&spec.key.requests, &changed.room) {
+                if !lanes::fits(&spec.base.key.requests, &changed.room) {
                     return false;
                 }
                 (&changed.ports, &changed.attached)
@@ -118,7 +118,7 @@ impl<'s> ExistingNodes<'s> {
             None => (&self.nodes[index].ports, &self.nodes[index].attached),
         };
         !crate::template::conflict(ports, spec.ports())
-            && can_attach(self.nodes[index].node, attached, &spec.attachments)
+            && can_attach(self.nodes[index].node, attached, &spec.base.attachments)
     }
 
     pub(crate) fn take(&mut self, index: usize, pod: u32, spec: &Spec) {
@@ -134,9 +134,9 @@ impl<'s> ExistingNodes<'s> {
             id(self.changed.len() - 1)
         });
         let changed = &mut self.changed[slot as usize];
-        lanes::subtract(&mut changed.room, &spec.key.requests);
+        lanes::subtract(&mut changed.room, &spec.base.key.requests);
         changed.ports.extend_from_slice(spec.ports());
-        for (driver, claims) in &spec.attachments {
+        for (driver, claims) in &spec.base.attachments {
             attach(self.nodes[index].node, &mut changed.attached, driver, claims.iter().cloned());
         }
         changed.placed.push(pod);

@@ -6,6 +6,8 @@ use kerf_model::resources::{CPU, MEMORY, PODS, Resources};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
+use crate::refusal::Refusal;
+
 /// Amounts by lane, in the units of the [`LaneTable`] that made them.
 pub(crate) type Lanes = SmallVec<[i64; 6]>;
 
@@ -31,16 +33,9 @@ fn unit(lane: usize) -> i128 {
     if lane == CPU_LANE { 1_000_000 } else { 1_000_000_000 }
 }
 
-/// An amount that no node can have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Absurd {
-    pub(crate) resource: String,
-    pub(crate) amount: Quantity,
-    pub(crate) most: Quantity,
-}
-
 impl LaneTable {
-    /// A lane for each resource that is named.
+    /// A lane for each resource that nodes and instance types have or limits name. What only pods name gets none: no
+    /// node has it, and every name would cost a number per node.
     pub(crate) fn covering<'a>(amounts: impl Iterator<Item = &'a Resources>) -> Self {
         let mut lanes: IndexMap<String, Notation, FxBuildHasher> = IndexMap::default();
         for name in [CPU, MEMORY, PODS] {
@@ -58,13 +53,19 @@ impl LaneTable {
         Self { lanes }
     }
 
-    /// The first of these amounts that no node can have.
-    pub(crate) fn absurd(amounts: &Resources) -> Option<Absurd> {
-        amounts.iter().find_map(|(name, amount)| {
-            let unit = unit(if name == CPU { CPU_LANE } else { MEMORY_LANE });
-            let most = Quantity::from_nanos(LARGEST * unit, Notation::Decimal);
-            (amount > most).then(|| Absurd { resource: name.to_owned(), amount, most })
-        })
+    /// Whether some node could have these amounts; the first one that none can is named.
+    pub(crate) fn check(&self, requests: &Resources) -> Result<(), Refusal> {
+        for (name, amount) in requests.iter().filter(|(_, amount)| *amount > Quantity::ZERO) {
+            let resource = || name.to_owned();
+            let Some(lane) = self.lane(name) else {
+                return Err(Refusal::UnknownResource { resource: resource(), amount });
+            };
+            let most = Quantity::from_nanos(LARGEST * unit(lane), Notation::Decimal);
+            if amount > most {
+                return Err(Refusal::AbsurdRequest { resource: resource(), amount, most });
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -180,16 +181,21 @@ mod tests {
     }
 
     #[test]
-    fn more_than_any_machine_has_is_absurd() {
-        for (amount, absurd) in [
-            (("cpu", "1P"), false),
-            (("cpu", "1000000000000000001m"), true),
-            (("memory", "1E"), false),
-            (("memory", "1Ei"), true),
-            (("gpu", "9E"), true),
-            (("gpu", "-9E"), false),
+    fn more_than_any_machine_has_is_absurd_and_what_none_has_is_unknown() {
+        let table = LaneTable::covering([&amounts(&[("gpu", "1")])].into_iter());
+        for (amount, refusal) in [
+            (("cpu", "1P"), ""),
+            (("cpu", "1000000000000000001m"), "AbsurdRequest"),
+            (("memory", "1E"), ""),
+            (("memory", "1Ei"), "AbsurdRequest"),
+            (("gpu", "9E"), "AbsurdRequest"),
+            (("gpu", "-9E"), ""),
+            (("other", "1"), "UnknownResource"),
+            (("other", "9E"), "UnknownResource"),
+            (("other", "0"), ""),
         ] {
-            assert_eq!(LaneTable::absurd(&amounts(&[amount])).is_some(), absurd, "{amount:?}");
+            let found = table.check(&amounts(&[amount])).err();
+            assert_eq!(found.as_ref().map_or("", Refusal::name), refusal, "{amount:?}");
         }
     }
 

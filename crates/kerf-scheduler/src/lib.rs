@@ -18,6 +18,7 @@ mod plan;
 mod probe;
 mod queue;
 mod refusal;
+mod relaxation;
 mod reserved;
 mod template;
 mod topology;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kerf_model::pod::TooManyConstraints;
 use kerf_model::volume::VolumeError;
 use kerf_model::{
     Incompatible, Quantity, Requirement, Requirements, Resources, Taint, TooFewValues,
@@ -18,6 +19,10 @@ pub enum Refusal {
         "it asks for {amount} of {resource}, and no node can have more than {most}: correct the request"
     )]
     AbsurdRequest { resource: String, amount: Quantity, most: Quantity },
+    #[error("it asks for {amount} of {resource}, which no node has and no instance type offers")]
+    UnknownResource { resource: String, amount: Quantity },
+    #[error(transparent)]
+    TooManyConstraints(#[from] TooManyConstraints),
     #[error(transparent)]
     Volumes(#[from] VolumeError),
     #[error("no pool can launch any instance type: check the requirements of the pools")]
@@ -44,6 +49,8 @@ impl Refusal {
         match self {
             Self::ClaimsDevices => "ClaimsDevices",
             Self::AbsurdRequest { .. } => "AbsurdRequest",
+            Self::UnknownResource { .. } => "UnknownResource",
+            Self::TooManyConstraints(_) => "TooManyConstraints",
             Self::Volumes(_) => "Volumes",
             Self::NoPools => "NoPools",
             Self::Pools(_) => "Pools",

@@ -1,6 +1,7 @@
 //! Where pods that count already are: groups of constraints that share their counts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kerf_model::labels::Labels;
 use kerf_model::selector::LabelTest;
@@ -15,7 +16,7 @@ use crate::refusal::TopologyKind;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology<'s> {
     pub(crate) groups: Vec<Group>,
-    ids: FxHashMap<Identity, GroupId>,
+    ids: FxHashMap<Arc<Identity>, GroupId>,
     audiences: Vec<Audience<'s>>,
     audience_ids: FxHashMap<(&'s str, &'s Labels), AudienceId>,
     /// Groups and audiences by one label that the selector asks for, so that neither has to be held against
@@ -93,13 +94,13 @@ pub(crate) enum Namespaces {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodeFilter {
     /// Any of these must be met; empty for no condition.
-    pub(crate) affinity: Vec<Wish>,
-    pub(crate) tolerations: Option<Vec<Toleration>>,
+    pub(crate) affinity: Arc<[Wish]>,
+    pub(crate) tolerations: Option<Arc<[Toleration]>>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    pub(crate) identity: Identity,
+    pub(crate) identity: Arc<Identity>,
     /// By host or by value of the key.
     counts: Vec<u32>,
     total: u32,
@@ -232,7 +233,8 @@ impl<'s> Topology<'s> {
     /// Adds a group without domains or counts.
     pub(crate) fn insert(&mut self, identity: Identity) -> GroupId {
         let group = GroupId(id(self.groups.len()));
-        self.ids.insert(identity.clone(), group);
+        let identity = Arc::new(identity);
+        self.ids.insert(Arc::clone(&identity), group);
         let label = asked_label(&identity.selector);
         let candidates = match &label {
             Some((key, value)) => self

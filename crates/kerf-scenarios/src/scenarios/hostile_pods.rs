@@ -33,6 +33,27 @@ pub async fn a_limit_beyond_all_bounds_limits_nothing(world: World) {
     assert_eq!(node.labels()[labels::INSTANCE_TYPE], "c-1x-amd64-linux");
 }
 
+pub async fn too_many_constraints_are_refused_with_a_reason(world: World) {
+    with_pool(&world, &json!({})).await;
+    let term = |at: usize| {
+        json!({"weight": 1, "podAffinityTerm": {
+            "topologyKey": labels::HOSTNAME, "labelSelector": {"matchLabels": {"app": at.to_string()}},
+        }})
+    };
+    let preferring = |name: &str, terms: usize| {
+        let terms: Vec<_> = (0..terms).map(term).collect();
+        let preferred = json!({"preferredDuringSchedulingIgnoredDuringExecution": terms});
+        build::pod(name, &json!({"affinity": {"podAffinity": preferred}}))
+    };
+    let hostile = world.create(preferring("hostile", 400)).await;
+    let generous = world.create(preferring("generous", 128)).await;
+    world.until("the other runs", async |w: &World| runs(w, &generous).await).await;
+    let why = world
+        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &hostile).await)
+        .await;
+    assert!(why.contains("it has 400 affinity terms"), "{why}");
+}
+
 fn asking(name: &str, resource: &str, amount: &str) -> Pod {
     let container = json!({
         "name": "main", "image": "main", "resources": {"requests": {resource: amount}},

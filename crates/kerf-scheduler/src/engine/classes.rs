@@ -6,18 +6,18 @@ use kerf_model::labels::{HOSTNAME, Labels};
 use kerf_model::pod::{
     Constraints, NodePolicy, Phase, PodTerm, SpreadConstraint, WhenUnsatisfiable,
 };
-use kerf_model::volume::VolumeError;
 use kerf_model::{Pod, Selector};
 
 use super::Engine;
-use crate::algebra::id;
-use crate::class::{self, Class, ClassId, ClassKey, ClassRun, Relaxed, Spec};
+use crate::algebra::{Wish, id};
+use crate::class::{Base, Class, ClassId, ClassKey, ClassRun, Owned, Spec};
 use crate::options::PreferencePolicy;
-use crate::refusal::TopologyKind;
-use crate::topology::{GroupId, Identity, Namespaces, NodeFilter, Place, Side};
+use crate::refusal::{Refusal, TopologyKind};
+use crate::relaxation::Steps;
+use crate::topology::{Identity, Namespaces, NodeFilter, Place, Side};
 
 impl<'s> Engine<'s> {
-    pub(super) fn class_of(&mut self, pod: &'s Pod) -> Result<ClassId, VolumeError> {
+    pub(super) fn class_of(&mut self, pod: &'s Pod) -> Result<ClassId, Refusal> {
         let key = ClassKey {
             audience: self.topology.audience(&pod.namespace, &pod.labels),
             requests: self.lanes.request(&pod.requests),
@@ -28,6 +28,7 @@ impl<'s> Engine<'s> {
         if let Some(known) = self.class_ids.get(&key) {
             return Ok(*known);
         }
+        pod.constraints.check_size()?;
         let alternatives = self.snapshot.volumes.alternatives(pod)?;
         let alternatives = alternatives.iter().map(|term| self.algebra.wish(term)).collect();
         let attachments = self.snapshot.volumes.attachments(pod);
@@ -42,45 +43,33 @@ impl<'s> Engine<'s> {
         pod.node_name.as_ref().is_some_and(|name| self.doomed.contains(name.as_str()))
     }
 
-    /// The class with one wish less.
-    pub(super) fn relaxed(&mut self, class: ClassId) -> Option<ClassId> {
-        match self.classes[class.index()].relaxed {
-            Relaxed::To(known) => return Some(known),
-            Relaxed::NothingLeft => return None,
-            Relaxed::NotAskedYet => {}
-        }
+    /// The class with one wish less, or with so many steps taken where fewer are known not to help.
+    pub(super) fn relaxed(&mut self, class: ClassId, until: u32) -> Option<ClassId> {
         let spec = Arc::clone(&self.classes[class.index()].spec);
-        let constraints =
-            class::relaxed(&spec.key.constraints, self.options.preferences, self.soft_taints);
-        let relaxed = constraints.map(|constraints| {
-            let key = ClassKey { constraints: Arc::new(constraints), ..spec.key.clone() };
-            match self.class_ids.get(&key) {
-                Some(known) => *known,
-                None => self.add_class(key, spec.alternatives.clone(), spec.attachments.clone()),
-            }
-        });
-        self.classes[class.index()].relaxed = relaxed.map_or(Relaxed::NothingLeft, Relaxed::To);
-        relaxed
+        let last = spec.base.steps.count();
+        if spec.step == last {
+            return None;
+        }
+        let step = until.clamp(spec.step + 1, last);
+        let key = (spec.base.class, step);
+        if let Some(known) = self.relaxed_ids.get(&key) {
+            return Some(*known);
+        }
+        let relaxed = self.add_step(Arc::clone(&spec.base), step);
+        self.relaxed_ids.insert(key, relaxed);
+        Some(relaxed)
     }
 
     fn add_class(
         &mut self,
         key: ClassKey,
-        alternatives: Vec<crate::algebra::Wish>,
+        alternatives: Vec<Wish>,
         attachments: Vec<(String, Vec<String>)>,
     ) -> ClassId {
         let constraints = Arc::clone(&key.constraints);
-        let strict = self.algebra.wish(&constraints.strict_requirements());
-        let wish = match self.options.preferences {
-            PreferencePolicy::Respect => self.algebra.wish(&constraints.preferred_requirements()),
-            PreferencePolicy::Ignore => strict.clone(),
-        };
+        let steps = Steps::new(&constraints, self.options.preferences, self.soft_taints);
         let namespace = self.topology.namespace(key.audience);
-        let owned = self.owned_groups(namespace, &constraints);
-        let owned = owned
-            .into_iter()
-            .map(|group| (group, self.topology.selects(group, key.audience)))
-            .collect();
+        let owned = self.owned_groups(&key, &steps);
         let carried = constraints
             .anti_affinity
             .required
@@ -92,54 +81,95 @@ impl<'s> Engine<'s> {
             .collect();
         let class = ClassId(id(self.classes.len()));
         self.class_ids.insert(key.clone(), class);
-        let spec = Spec { key, wish, strict, alternatives, attachments, owned, carried };
+        let base = Base { class, key, steps, alternatives, attachments, owned, carried };
+        self.add_step(Arc::new(base), 0)
+    }
+
+    fn add_step(&mut self, base: Arc<Base>, step: u32) -> ClassId {
+        let constraints = &base.key.constraints;
+        let selector = &constraints.node_selector;
+        let strict = match constraints.required_terms.get(base.steps.term(step)) {
+            Some(term) => &selector.merged(term),
+            None => selector,
+        };
+        let preferred = base.steps.preferred(step).map(|at| &constraints.preferred_terms[at].term);
+        let wish = preferred.map(|term| self.algebra.wish(&strict.merged(term)));
+        let strict = self.algebra.wish(strict);
+        let wish = wish.unwrap_or_else(|| strict.clone());
+        let class = ClassId(id(self.classes.len()));
         self.classes.push(Class {
-            spec: Arc::new(spec),
-            relaxed: Relaxed::NotAskedYet,
+            spec: Arc::new(Spec { base, step, wish, strict }),
             barred_nodes: None,
             run: ClassRun::default(),
         });
         class
     }
 
-    fn owned_groups(&mut self, namespace: &str, constraints: &Constraints) -> Vec<GroupId> {
+    fn owned_groups(&mut self, key: &ClassKey, steps: &Steps) -> Vec<Owned> {
+        let namespace = self.topology.namespace(key.audience);
+        let constraints = &key.constraints;
         let respect = self.options.preferences == PreferencePolicy::Respect;
         let mut identities = Vec::new();
-        for spread in &constraints.spread {
+        let filter = self.own_nodes(constraints);
+        for (at, spread) in constraints.spread.iter().enumerate() {
             if respect || spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule {
-                identities.push(self.spread_identity(namespace, spread, constraints));
+                let identity = self.spread_identity(namespace, spread, &filter);
+                identities.push((identity, steps.spread(at)));
             }
         }
         for (kind, terms) in [
             (TopologyKind::Affinity, &constraints.affinity),
             (TopologyKind::AntiAffinity, &constraints.anti_affinity),
         ] {
-            let preferred =
-                terms.preferred.iter().filter(|_| respect).map(|weighted| &weighted.term);
-            for term in terms.required.iter().chain(preferred) {
-                identities.push(self.term_identity(namespace, term, kind, Side::Selected));
+            for term in &terms.required {
+                identities.push((self.term_identity(namespace, term, kind, Side::Selected), None));
+            }
+            for (at, weighted) in terms.preferred.iter().enumerate().filter(|_| respect) {
+                let given_up = match kind {
+                    TopologyKind::Affinity => steps.affinity(at),
+                    _ => steps.anti_affinity(at),
+                };
+                let identity = self.term_identity(namespace, &weighted.term, kind, Side::Selected);
+                identities.push((identity, given_up));
             }
         }
-        identities.into_iter().map(|identity| self.group(identity)).collect()
+        let owned = identities.into_iter().map(|(identity, given_up)| {
+            let group = self.group(identity);
+            let selects_self = self.topology.selects(group, key.audience);
+            Owned { group, selects_self, given_up }
+        });
+        owned.collect()
+    }
+
+    /// The nodes that the pod may use and the taints that it tolerates, shared by all its spread constraints. As for
+    /// the Kubernetes scheduler these are those of all its required terms, whichever is tried at the moment.
+    fn own_nodes(&mut self, constraints: &Constraints) -> NodeFilter {
+        if constraints.spread.is_empty() {
+            return NodeFilter::default();
+        }
+        let selector = &constraints.node_selector;
+        let terms = constraints.required_terms.iter().map(|term| selector.merged(term));
+        let mut affinity: Vec<_> = terms.map(|term| self.algebra.wish(&term)).collect();
+        if constraints.required_terms.is_empty() && !selector.is_empty() {
+            affinity.push(self.algebra.wish(selector));
+        }
+        let tolerations = Some(constraints.tolerations.as_slice().into());
+        NodeFilter { affinity: affinity.into(), tolerations }
     }
 
     fn spread_identity(
         &mut self,
         namespace: &str,
         spread: &SpreadConstraint,
-        constraints: &Constraints,
+        own: &NodeFilter,
     ) -> Identity {
-        let selector = &constraints.node_selector;
-        let mut affinity = Vec::new();
+        let mut filter = NodeFilter::default();
         if spread.node_affinity_policy == NodePolicy::Honor {
-            for term in &constraints.required_terms {
-                affinity.push(self.algebra.wish(&selector.merged(term)));
-            }
-            if constraints.required_terms.is_empty() && !selector.is_empty() {
-                affinity.push(self.algebra.wish(selector));
-            }
+            filter.affinity = Arc::clone(&own.affinity);
         }
-        let honor_taints = spread.node_taints_policy == NodePolicy::Honor;
+        if spread.node_taints_policy == NodePolicy::Honor {
+            filter.tolerations.clone_from(&own.tolerations);
+        }
         Identity {
             side: Side::Selected,
             kind: TopologyKind::Spread,
@@ -148,10 +178,7 @@ impl<'s> Engine<'s> {
             selector: spread.selector.clone(),
             max_skew: spread.max_skew,
             min_domains: spread.min_domains,
-            filter: NodeFilter {
-                affinity,
-                tolerations: honor_taints.then(|| constraints.tolerations.clone()),
-            },
+            filter,
         }
     }
 

@@ -59,7 +59,7 @@ impl Engine<'_> {
         }
         let set = claim.set;
         let mut total = claim.requests.clone();
-        lanes::add(&mut total, &attempt.spec.key.requests);
+        lanes::add(&mut total, &attempt.spec.base.key.requests);
         self.scratch.base.copy_from(&claim.rows);
         let candidate =
             Candidate { template: claim.template, claim: Some(index), may_relax_min_values: false };
@@ -82,7 +82,7 @@ impl Engine<'_> {
             may_relax_min_values: self.options.min_values == MinValuesPolicy::BestEffort,
         };
         let set = self.templates[template].set;
-        self.evaluate(attempt, candidate, set, &attempt.spec.key.requests)
+        self.evaluate(attempt, candidate, set, &attempt.spec.base.key.requests)
     }
 
     /// Starts from the rows in the scratch buffer's base.
@@ -113,10 +113,10 @@ impl Engine<'_> {
             return Err(FOR_GOOD);
         }
         let mut rejected = Rejected { is_final: attempt.refusals_are_final, ..FOR_NOW };
-        if spec.alternatives.is_empty() {
+        if spec.base.alternatives.is_empty() {
             return self.narrow(attempt, 0, candidate, wished, &mut rejected).ok_or(rejected);
         }
-        for alternative in &spec.alternatives {
+        for alternative in &spec.base.alternatives {
             if !alternative.allows_new_host() {
                 continue;
             }
@@ -274,7 +274,7 @@ impl Engine<'_> {
         accepted: Accepted,
     ) {
         let spec = std::sync::Arc::clone(&self.classes[class.index()].spec);
-        self.claims.add_pod(index, pod, &spec.key.requests);
+        self.claims.add_pod(index, pod, &spec.base.key.requests);
         let claim = &mut self.claims.all[index];
         claim.set = accepted.set;
         claim.rows.copy_from(&self.scratch.rows);
@@ -297,7 +297,7 @@ impl Engine<'_> {
             template,
             set: accepted.set,
             rows: self.scratch.rows.clone(),
-            requests: spec.key.requests.clone(),
+            requests: spec.base.key.requests.clone(),
             ports: spec.ports().to_vec(),
             reservations: accepted.reservations,
             min_values_relaxed: accepted.min_values_relaxed,

@@ -1,7 +1,6 @@
 //! Why no pool takes a pod. Runs once per class that is left over, at the end, when nothing moves any more;
 //! so it may take its time and speak in words.
 
-use kerf_model::taint::first_untolerated;
 use kerf_model::{Incompatible, Requirements, TooFewValues, Undefined};
 
 use super::Engine;
@@ -56,7 +55,7 @@ impl Engine<'_> {
         }
         let spec = &attempt.spec;
         let pool = &self.templates[template].pool;
-        if let Some(taint) = first_untolerated(&pool.taints, spec.tolerations()) {
+        if let Some(taint) = spec.first_untolerated(&pool.taints) {
             return Reason::Taint(taint.clone());
         }
         let own = self.algebra.requirements(self.templates[template].set);
@@ -67,7 +66,7 @@ impl Engine<'_> {
         let wished = own.merged(&wish);
         let mut narrowed = wished.clone();
         let mut volume_conflict = None;
-        for alternative in &spec.alternatives {
+        for alternative in &spec.base.alternatives {
             let alternative = self.spoken(alternative);
             match self.compatible(&wished, &alternative) {
                 Ok(()) => {
@@ -114,7 +113,7 @@ impl Engine<'_> {
         let mut rows = allowed.clone();
         let serving = self.templates[template].serving(set, &mut self.algebra);
         rows.intersect_with(serving);
-        let requests = attempt.spec.key.requests.clone();
+        let requests = attempt.spec.base.key.requests.clone();
         self.templates[template].keep_fitting(&mut rows, &requests);
         self.templates[template].keep_free_ports(&mut rows, attempt.spec.ports());
         let short = self.short_of_values(template, set, &rows);
@@ -177,7 +176,7 @@ impl Engine<'_> {
     ) -> FilterCause {
         let requirements = self.algebra.requirements(set);
         let labels = self.algebra.labels().clone();
-        let requests = &attempt.spec.key.requests;
+        let requests = &attempt.spec.base.key.requests;
         let mut fitting = allowed.clone();
         self.templates[template].keep_fitting(&mut fitting, requests);
         self.templates[template].keep_free_ports(&mut fitting, attempt.spec.ports());
@@ -264,7 +263,7 @@ impl Engine<'_> {
 
     fn spoken(&self, wish: &Wish) -> Requirements {
         let mut requirements = self.algebra.requirements(wish.set);
-        requirements.extend(wish.hostname.clone());
+        requirements.extend(wish.hostname.as_deref().cloned());
         requirements
     }
 }

@@ -34,8 +34,8 @@ impl Engine<'_> {
             let (class, spot) = self.placed[at];
             let spec = Arc::clone(&self.classes[class.index()].spec);
             let counts = match side {
-                Side::Selected => self.topology.selects(group, spec.key.audience),
-                Side::Carriers => spec.carried.contains(&group),
+                Side::Selected => self.topology.selects(group, spec.base.key.audience),
+                Side::Carriers => spec.base.carried.contains(&group),
             };
             if counts {
                 self.record_in(group, spot);
@@ -46,8 +46,19 @@ impl Engine<'_> {
 
     /// Domains that some pool could launch a node in.
     fn register_launchable_domains(&mut self, group: GroupId, key: Key, filter: &NodeFilter) {
+        let launchable = match self.launchable.get(&key) {
+            Some(known) if filter.tolerations.is_none() => Arc::clone(known),
+            _ => self.launchable_domains(key, filter),
+        };
+        for value in launchable.iter() {
+            self.topology.groups[group.index()].enter(value.index(), 1);
+        }
+    }
+
+    fn launchable_domains(&mut self, key: Key, filter: &NodeFilter) -> Arc<[Value]> {
         let snapshot = self.snapshot;
         let name = self.algebra.key_name(key).to_owned();
+        let mut launchable = Vec::new();
         for pool in snapshot.pools.iter().filter(|pool| !pool.instance_types.is_empty()) {
             if !tolerated(&pool.taints, filter) {
                 continue;
@@ -67,11 +78,13 @@ impl Engine<'_> {
             // Values get their numbers in the order of their names, whatever the order in the hash set.
             let mut listed: Vec<_> = listed.into_iter().collect();
             listed.sort_unstable();
-            for value in listed {
-                let value = self.algebra.value(key, &value);
-                self.topology.groups[group.index()].enter(value.index(), 1);
-            }
+            launchable.extend(listed.iter().map(|value| self.algebra.value(key, value)));
         }
+        let launchable: Arc<[Value]> = launchable.into();
+        if filter.tolerations.is_none() {
+            self.launchable.insert(key, Arc::clone(&launchable));
+        }
+        launchable
     }
 
     fn count_bound(&mut self, group: GroupId, place: Place, filter: &NodeFilter) {
@@ -201,13 +214,13 @@ impl Engine<'_> {
     /// A pod of the class went there: it counts from now on.
     pub(super) fn record(&mut self, class: ClassId, spot: Spot) {
         let spec = Arc::clone(&self.classes[class.index()].spec);
-        for at in 0..self.topology.selecting(spec.key.audience).len() {
-            let group = self.topology.selecting(spec.key.audience)[at];
+        for at in 0..self.topology.selecting(spec.base.key.audience).len() {
+            let group = self.topology.selecting(spec.base.key.audience)[at];
             if self.topology.groups[group.index()].identity.side == Side::Selected {
                 self.record_in(group, spot);
             }
         }
-        for group in &spec.carried {
+        for group in &spec.base.carried {
             self.record_in(*group, spot);
         }
         self.placed.push((class, spot));

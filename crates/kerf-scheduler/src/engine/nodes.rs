@@ -50,15 +50,15 @@ impl Engine<'_> {
             let changed = self.existing.is_changed(index);
             return Err(if changed { Refused::ForThisRun } else { Refused::Always });
         }
-        let settling = self.options.honor_settling && node.settling && !spec.key.unsettled;
+        let settling = self.options.honor_settling && node.settling && !spec.base.key.unsettled;
         if settling
             || !self.tolerates(attempt.class, &node.taints)
             || !self.node_meets(index, &spec.wish)
         {
             return Err(Refused::Always);
         }
-        if !spec.alternatives.is_empty()
-            && !spec.alternatives.iter().any(|alternative| self.node_meets(index, alternative))
+        if !spec.base.alternatives.is_empty()
+            && !spec.base.alternatives.iter().any(|alternative| self.node_meets(index, alternative))
         {
             return Err(Refused::Always);
         }

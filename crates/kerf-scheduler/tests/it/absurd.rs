@@ -142,3 +142,31 @@ fn an_absurd_amount_has_its_own_reason() {
     let plan = check("one below", |snapshot| snapshot.pods.push(large));
     assert!(refusal(&plan, "hostile").contains("the cpu request is very high"));
 }
+
+#[test]
+fn a_resource_that_nothing_has_is_named() {
+    let other = pod("hostile").requests("example.com/unheard-of=2").build();
+    let plan = check("unknown", |snapshot| snapshot.pods.push(other));
+    assert_eq!(
+        refusal(&plan, "hostile"),
+        "it asks for 2 of example.com/unheard-of, which no node has and no instance type offers"
+    );
+    let daemon = pod("daemon").requests("example.com/unheard-of=2").daemon().build();
+    check("a daemon", |snapshot| snapshot.daemons.push(daemon));
+}
+
+#[test]
+fn too_many_constraints_are_refused_and_change_nothing_for_the_others() {
+    let preferring = |count| {
+        (0..count).fold(pod("hostile").selector("nowhere=true"), |pod, at| {
+            pod.prefers_pods("podAffinity", 1, HOSTNAME, &format!("app=app-{at}"))
+        })
+    };
+    let plan = check("too many", |snapshot| snapshot.pods.push(preferring(129).build()));
+    assert_eq!(
+        refusal(&plan, "hostile"),
+        "it has 129 affinity terms and topology spread constraints, and at most 128 are allowed: remove some"
+    );
+    let plan = check("just enough", |snapshot| snapshot.pods.push(preferring(128).build()));
+    assert!(matches!(plan.failures[0].refusal, Refusal::Pools(_)));
+}

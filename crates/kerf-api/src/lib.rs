@@ -30,8 +30,9 @@ pub use duration::{DurationOrNever, GoDuration};
 pub use kwok::{KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};
 pub use nodepool::{
-    Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodeClaimTemplate,
-    NodeClaimTemplateSpec, NodePool, NodePoolSpec, NodePoolStatus, TemplateMetadata,
+    Budget, ConsolidationPolicy, Disruption, DisruptionReason, MAX_SAVINGS_THRESHOLD,
+    NodeClaimTemplate, NodeClaimTemplateSpec, NodePool, NodePoolSpec, NodePoolStatus,
+    TemplateMetadata,
 };
 pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator};
 pub use setback::Setback;

@@ -174,6 +174,9 @@ pub struct NodeClaimTemplateSpec {
     pub expire_after: DurationOrNever,
 }
 
+/// The largest `consolidationSavingsThreshold`. No node costs as much per hour, so that more than this says nothing more.
+pub const MAX_SAVINGS_THRESHOLD: u32 = 100_000;
+
 /// When and how fast nodes of a pool may be removed or replaced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(crates(kube_core = "::kube_core"))]
@@ -214,11 +217,12 @@ pub struct Disruption {
     #[schemars(range(min = 0, max = 1))]
     pub consolidation_price_improvement_factor: Option<f64>,
 
-    /// What a consolidation must save per hour (in the unit of the provider's prices) for each unit
-    /// of disruption, which is about one pod; 0 switches the check off. Default: the operator's
+    /// Alpha: the field may change or go in any release. What a consolidation must save per hour (in
+    /// the unit of the provider's prices, at most 100000) for each unit of disruption cost, which is
+    /// about one pod; 0 switches the check off. Default: the operator's
     /// --consolidation-savings-threshold, or 0 with the policy Balanced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = MAX_SAVINGS_THRESHOLD))]
     pub consolidation_savings_threshold: Option<f64>,
 
     /// For this long after a pod has come or gone, consolidation neither removes a node nor moves

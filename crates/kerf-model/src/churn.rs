@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::price::Price;
-use kerf_api::{ConsolidationPolicy, Disruption, DurationOrNever};
+use kerf_api::{ConsolidationPolicy, Disruption, DurationOrNever, MAX_SAVINGS_THRESHOLD};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChurnControls {
@@ -30,7 +30,8 @@ impl Default for ChurnControls {
 impl ChurnControls {
     /// What holds for a pool: its own values over the operator's, which are `self`.
     ///
-    /// A value that no API server would have let in counts as not set.
+    /// A value that no API server would have let in counts as not set. A savings threshold above the largest counts as the
+    /// largest: CRDs of earlier versions let it in, and it means that hardly any move is worth it.
     pub fn resolve(self, pool: &Disruption) -> Self {
         fn own<T>(written: Option<f64>, read: fn(f64) -> Result<T, OutOfRange>) -> Option<T> {
             read(written?).ok()
@@ -54,7 +55,8 @@ impl ChurnControls {
             )
             .unwrap_or(self.price_improvement_factor),
             savings_threshold: own(
-                pool.consolidation_savings_threshold,
+                pool.consolidation_savings_threshold
+                    .map(|dollars| dollars.min(SavingsThreshold::MOST)),
                 SavingsThreshold::from_f64,
             )
             .unwrap_or(savings_threshold),
@@ -130,10 +132,15 @@ pub struct SavingsThreshold(Price);
 
 impl SavingsThreshold {
     pub const OFF: Self = Self(Price::ZERO);
+    /// In dollars.
+    pub const MOST: f64 = MAX_SAVINGS_THRESHOLD as f64;
 
     pub fn from_f64(dollars: f64) -> Result<Self, OutOfRange> {
-        let price = Price::from_f64(dollars);
-        if dollars >= 0.0 && price < Price::MAX { Ok(Self(price)) } else { Err(OutOfRange) }
+        if (0.0..=Self::MOST).contains(&dollars) {
+            Ok(Self(Price::from_f64(dollars)))
+        } else {
+            Err(OutOfRange)
+        }
     }
 
     pub const fn per_unit(self) -> Price {
@@ -214,11 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn savings_thresholds_are_not_negative() {
+    fn savings_thresholds_have_bounds() {
         for (text, price) in [
             ("0", Ok("0")),
             ("0.01", Ok("0.01")),
             ("12.5", Ok("12.5")),
+            ("100000", Ok("100000")),
+            ("100000.01", Err(OutOfRange)),
             ("-0.01", Err(OutOfRange)),
             ("NaN", Err(OutOfRange)),
             ("inf", Err(OutOfRange)),
@@ -279,6 +288,25 @@ mod tests {
             ..Disruption::default()
         };
         assert_eq!(operator.resolve(&impossible), operator);
+    }
+
+    /// The CRD had no upper bound once.
+    #[test]
+    fn a_threshold_that_an_api_server_let_in_is_not_replaced_by_the_default() {
+        for (written, threshold) in [
+            (1e-10, "0.0000000001"),
+            (0.5, "0.5"),
+            (1e5, "100000"),
+            (1e9, "100000"),
+            (1e300, "100000"),
+        ] {
+            let pool = Disruption {
+                consolidation_savings_threshold: Some(written),
+                ..Disruption::default()
+            };
+            let resolved = ChurnControls::default().resolve(&pool).savings_threshold;
+            assert_eq!(resolved.to_string(), threshold, "{written}");
+        }
     }
 
     #[test]

@@ -167,6 +167,7 @@ fn disruption(cases: &mut Cases) {
         cases.maximum(kind, &at(field), 1, json!(1.01));
     }
     cases.minimum(kind, &at("consolidationSavingsThreshold"), 0, json!(-0.01));
+    cases.maximum(kind, &at("consolidationSavingsThreshold"), 100_000, json!(100_000.01));
 
     let budget = |changes: Value| merged(json!({ "nodes": "1" }), &changes);
     let budgets = |count: usize| Value::Array(vec![budget(json!({})); count]);

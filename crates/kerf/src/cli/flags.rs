@@ -239,7 +239,7 @@ pub(crate) const SAVINGS_THRESHOLD: Flag = Flag {
     default: "0.01",
     heading: "Consolidation (defaults for NodePools that do not say otherwise)",
     help: "Dollars per hour that have to be saved for each unit of disruption (about one pod); 0 is off",
-    expected: "a number of dollars, 0 or more",
+    expected: "a number of dollars from 0 to 100000",
     ..NUMBER
 };
 pub(crate) const GRACE_PERIOD: Flag = Flag {

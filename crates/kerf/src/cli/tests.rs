@@ -219,7 +219,12 @@ fn wrong_values_are_refused_in_one_sentence() {
         ("scaledown-utilization-threshold", "1.5", "expected a number from 0 to 1"),
         ("scaledown-utilization-threshold", "NaN", "expected a number from 0 to 1"),
         ("consolidation-price-improvement-factor", "-0.1", "expected a number from 0 to 1"),
-        ("consolidation-savings-threshold", "-1", "expected a number of dollars, 0 or more"),
+        ("consolidation-savings-threshold", "-1", "expected a number of dollars from 0 to 100000"),
+        (
+            "consolidation-savings-threshold",
+            "100001",
+            "expected a number of dollars from 0 to 100000",
+        ),
         (
             "consolidation-grace-period",
             "5",

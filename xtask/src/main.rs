@@ -25,7 +25,7 @@ enum Command {
     #[command(subcommand)]
     ControlPlane(control_plane::Command),
     /// Check everything: format, lints, unit tests, tests against a real control plane
-    Test,
+    Test(test::Testing),
     /// See the operator at work on a real control plane; nothing is left afterwards
     Try,
     /// Do to the operator what goes wrong in production, and count what it must never do
@@ -46,7 +46,7 @@ enum Command {
 async fn main() -> ExitCode {
     let result = match Xtask::parse().command {
         Command::ControlPlane(command) => control_plane::run(command).await,
-        Command::Test => return test::run(),
+        Command::Test(testing) => return test::run(&testing),
         Command::Try => try_out::run().await,
         Command::Attack(command) => attack::run(command).await,
         Command::Bench(command) => bench::run(command),

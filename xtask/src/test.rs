@@ -1,5 +1,8 @@
 //! `cargo xtask test`
 
+mod brake;
+mod slow;
+
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,7 +16,12 @@ use kerf_control_plane::BinariesError;
 use crate::cargo::{cargo, workspace};
 use crate::control_plane;
 
-pub(crate) fn run() -> ExitCode {
+pub(crate) use slow::Testing;
+
+pub(crate) fn run(testing: &Testing) -> ExitCode {
+    if testing.slow {
+        return slow::run(testing);
+    }
     let started = Instant::now();
     let mut total = Tally::default();
     total += step("format", || check(&["fmt", "--all", "--check"]));
@@ -131,17 +139,19 @@ fn count(packages: &[&str]) -> usize {
     if listed.is_err() { 1 } else { count.max(1) }
 }
 
-fn read_lines(
-    mut command: std::process::Command,
-    mut each: impl FnMut(&str),
-) -> std::io::Result<bool> {
+fn read_lines(mut command: std::process::Command, each: impl FnMut(&str)) -> std::io::Result<bool> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).split(b'\n') {
-            each(&String::from_utf8_lossy(&line?));
-        }
+        read_output(stdout, each)?;
     }
     Ok(child.wait()?.success())
+}
+
+fn read_output(output: impl std::io::Read, mut each: impl FnMut(&str)) -> std::io::Result<()> {
+    for line in BufReader::new(output).split(b'\n') {
+        each(&String::from_utf8_lossy(&line?));
+    }
+    Ok(())
 }
 
 /// `test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.10s`

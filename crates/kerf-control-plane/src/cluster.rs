@@ -19,7 +19,7 @@ use crate::guard::Guard;
 use crate::pki::{ADMIN, PkiError};
 use crate::ports::{BLOCK, PortBlock, PortError};
 use crate::program::Program;
-use crate::wait::{INTERVAL, PATIENCE};
+use crate::wait::{INTERVAL, patience};
 
 /// A control plane that lives as long as this value does, and never longer than its process.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub enum StartError {
     #[error(
         "{} was not ready after {} s; the end of its log:\n{log}",
         program.name(),
-        PATIENCE.as_secs()
+        patience().as_secs()
     )]
     NotReady { program: Program, log: String },
 }
@@ -267,7 +267,7 @@ impl ControlPlane {
         config.cluster_url = uri(url);
         let client = Client::try_from(config)
             .map_err(|source| StartError::Client { url: url.to_owned(), source })?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         loop {
             if let Some((program, status)) = self.ended() {
                 return Err(StartError::Ended { program, status, log: self.log_tail(program) });

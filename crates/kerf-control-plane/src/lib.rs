@@ -54,3 +54,4 @@ pub use go::GoError;
 pub use pki::PkiError;
 pub use ports::PortError;
 pub use program::Program;
+pub use wait::{SLOWNESS, patient};

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use kerf_control_plane::{ControlPlane, Options, Profile};
+use kerf_control_plane::{ControlPlane, Options, Profile, patient};
 use tokio::sync::OnceCell;
 
 /// One API server for all tests of a test program that only ask it to accept or refuse objects. They
@@ -33,11 +33,14 @@ pub async fn apply(cluster: &ControlPlane, manifest: &str) {
 /// Asks again and again until the answer is `Ok`, and gives back what it holds; panics with the last
 /// `Err` when that takes longer than anything in a healthy cluster does.
 pub async fn eventually<T, E: Debug>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let end = Instant::now() + Duration::from_mins(2);
+    let patience = patient(Duration::from_mins(2));
+    let end = Instant::now() + patience;
     loop {
         match ask().await {
             Ok(answer) => return answer,
-            Err(last) if Instant::now() > end => panic!("not {what} in two minutes: {last:?}"),
+            Err(last) if Instant::now() > end => {
+                panic!("not {what} in {patience:?}: {last:?}")
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }

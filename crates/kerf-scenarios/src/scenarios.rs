@@ -150,3 +150,21 @@ pub(crate) async fn no_node(world: &World) -> Result<(), String> {
         Err(format!("{} claims, {} nodes, {bound} bound pods", claims.len(), nodes.len()))
     }
 }
+
+/// Waits until the operator has counted something under this name, with these labels. It may count after it has written.
+pub(crate) async fn is_counted(world: &World, name: &str, labels: &[&str]) {
+    world
+        .until(&format!("{name} with {labels:?} is counted"), async |world: &World| {
+            if counted(world, name, labels) > 0 { Ok(()) } else { Err(world.metrics()) }
+        })
+        .await;
+}
+
+/// The sum over all lines with this name and these labels.
+pub(crate) fn counted(world: &World, name: &str, labels: &[&str]) -> u64 {
+    let metrics = world.metrics();
+    let lines = metrics.lines().filter(|line| {
+        line.split('{').next() == Some(name) && labels.iter().all(|one| line.contains(one))
+    });
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     autoscaling::v1::Scale,
     core::v1::{Namespace, ServiceAccount},
 };
-use kerf_control_plane::{ControlPlane, Profile};
+use kerf_control_plane::{ControlPlane, Profile, patient};
 use kerf_controllers::Settings;
 use kerf_model::Price;
 use kerf_provider::kwok;
@@ -398,7 +398,7 @@ impl World {
                 }
             }
             Stage::Real(_) | Stage::Shared(_) => {
-                let end = Instant::now() + REAL_PATIENCE;
+                let end = Instant::now() + patient(REAL_PATIENCE);
                 while answer.is_none() {
                     match ask(self).await {
                         Ok(value) => answer = Some(value),
@@ -505,7 +505,8 @@ pub(crate) async fn start_control_plane() -> ControlPlane {
     let cluster = ControlPlane::start_with(Profile::WithoutTaintEviction).await;
     let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
     let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
-    let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+    let limit = format!("--timeout={}s", patient(Duration::from_mins(1)).as_secs());
+    let served = ["wait", "--for=condition=Established", "crd", "--all", &limit];
     for (arguments, input) in [(&["apply", "-f", "-"][..], crds), (&served[..], String::new())] {
         let done = cluster.kubectl_with_input(arguments, input).await;
         let done = done.unwrap_or_else(|error| panic!("kubectl: {error}"));

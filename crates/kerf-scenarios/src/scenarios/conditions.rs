@@ -13,7 +13,7 @@ use kerf_testbed::{CloudFault, actors::RUNS_FOR};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{condition, launching::gone, one_ready_node, runs, told, with_pool};
+use super::{condition, is_counted, launching::gone, one_ready_node, runs, told, with_pool};
 use crate::{World, build};
 
 /// Nothing may be disrupted, whatever the conditions say.
@@ -206,9 +206,7 @@ pub async fn a_claim_expires_when_its_time_has_come(world: World) {
     world.create(build::pod("a", &json!({}))).await;
     let claim = world.until("there is a claim", World::only::<NodeClaim>).await;
     world.until("the claim is gone", gone(&claim)).await;
-    let counted = "karpenter_nodeclaims_disrupted_total{reason=\"expired\"";
-    let metrics = world.metrics();
-    assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+    is_counted(&world, "karpenter_nodeclaims_disrupted_total", &["reason=\"expired\""]).await;
 }
 
 pub async fn the_arrival_of_a_pod_is_noted_on_its_claim(world: World) {

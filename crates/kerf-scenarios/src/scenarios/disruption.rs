@@ -109,12 +109,3 @@ async fn told(world: &World, name: &str, reason: &str, words: &str) {
         })
         .await;
 }
-
-/// The sum over all lines with this name and these labels.
-fn counted(world: &World, name: &str, labels: &[&str]) -> u64 {
-    let metrics = world.metrics();
-    let lines = metrics.lines().filter(|line| {
-        line.split('{').next() == Some(name) && labels.iter().all(|one| line.contains(one))
-    });
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-}

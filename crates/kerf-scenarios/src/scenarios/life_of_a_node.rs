@@ -14,7 +14,7 @@ use kerf_api::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{all_run, let_go, no_node, on_eight_cpus, one_ready_node, with_pool};
+use super::{all_run, launching::gone, let_go, no_node, on_eight_cpus, one_ready_node, with_pool};
 use crate::{World, build};
 
 pub async fn a_pending_pod_gets_a_node(world: World) {
@@ -168,6 +168,8 @@ pub async fn an_operator_that_was_killed_finds_everything_again(mut world: World
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.delete(&pod).await;
+    // A pod that is still there when its node goes is planned for elsewhere.
+    world.until("the pod is gone", gone(&pod)).await;
     world.delete(&claim).await;
     world.kill_operator();
     world.start_operator().await;

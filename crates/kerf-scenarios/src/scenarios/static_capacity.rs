@@ -305,12 +305,10 @@ pub async fn drift_waits_for_its_budget(world: World) {
 pub async fn with_the_gate_off_a_pool_is_left_alone(world: World) {
     let pool = with_static_pool(&world, 2, &json!({})).await;
     says(&world, &pool, "FeatureGateDisabled").await;
-    world.create(build::pod("a", &json!({}))).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
     world
         .until("the pod is told that nothing can be launched", async |world: &World| {
-            let events = world.list::<Event>().await;
-            let told = events.iter().any(|it| it.reason.as_deref() == Some("FailedScheduling"));
-            if told { Ok(()) } else { Err("no event".into()) }
+            super::told(world, "FailedScheduling", &pod).await
         })
         .await;
     assert!(world.list::<NodeClaim>().await.is_empty());

@@ -13,18 +13,18 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    app, consolidation::a_large_node_with_a_small_app, counted, held_by_its_pod, nothing_is_marked,
+    app, consolidation::a_large_node_with_a_small_app, held_by_its_pod, nothing_is_marked,
     ready_claims, replaced, told,
 };
 use crate::{
     World, build,
-    scenarios::{all_run, condition, one_ready_node, ready_pool, with_pool},
+    scenarios::{all_run, condition, counted, is_counted, one_ready_node, ready_pool, with_pool},
 };
 
 pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
     from_drifted_to_replaced(&world).await;
     let labels = ["reason=\"drifted\"", "consolidation_policy=\"\""];
-    assert!(counted(&world, "karpenter_nodeclaims_disrupted_total", &labels) >= 1);
+    is_counted(&world, "karpenter_nodeclaims_disrupted_total", &labels).await;
     world
         .until("its pod was told why it goes", async |world: &World| {
             let events = world.list::<Event>().await;
@@ -34,7 +34,7 @@ pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {
             if told.iter().any(|it| it == why) { Ok(()) } else { Err(format!("{told:?}")) }
         })
         .await;
-    assert!(counted(&world, "karpenter_pods_drained_total", &["reason=\"Drifted\""]) >= 1);
+    is_counted(&world, "karpenter_pods_drained_total", &["reason=\"Drifted\""]).await;
     let claim = world.only::<NodeClaim>().await.unwrap_or_else(|error| panic!("{error}"));
     let pool = format!("nodepool=\"{}\"", claim.labels()[labels::NODE_POOL]);
     let created = |labels: &[&str]| counted(&world, "karpenter_nodeclaims_created_total", labels);
@@ -137,7 +137,7 @@ pub async fn a_replacement_that_cannot_be_launched_is_tried_again(world: World) 
     drift(&world, &pool).await;
     replaced(&world, &old).await;
     let failed = "karpenter_voluntary_disruption_queue_failures_total";
-    assert!(counted(&world, failed, &["decision=\"replace\"", "reason=\"drifted\""]) >= 1);
+    is_counted(&world, failed, &["decision=\"replace\"", "reason=\"drifted\""]).await;
 }
 
 pub async fn a_replacement_that_never_registers_is_given_up(world: World) {

@@ -15,8 +15,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{app, counted, disruptable, nothing_is_marked};
-use crate::{Stage, World, scenarios::with_pool};
+use super::{app, disruptable, nothing_is_marked};
+use crate::{
+    Stage, World,
+    scenarios::{counted, with_pool},
+};
 
 const APPS: u64 = 6;
 const ROUNDS: u64 = 12;

@@ -9,11 +9,13 @@ use serde_json::json;
 
 use super::{
     consolidation::a_large_node_with_a_small_app,
-    counted,
     drift::{drift, one_node_with_an_app},
     nothing_is_marked, replaced, told,
 };
-use crate::{World, scenarios::one_ready_node};
+use crate::{
+    World,
+    scenarios::{counted, one_ready_node},
+};
 
 const FAILED: &str = "karpenter_voluntary_disruption_queue_failures_total";
 

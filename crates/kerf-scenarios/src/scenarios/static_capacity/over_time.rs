@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kerf_api::NodeClaim;
 use serde_json::json;
 
 use super::{drift, has_nodes, names, never_more_nodes_than, replaced, with_static_pool};
@@ -27,7 +28,13 @@ pub async fn scaling_drift_and_expiry_at_once(world: World) {
         "template": {"spec": {"expireAfter": "20s"}},
     });
     let pool = with_static_pool(&world, 3, &changes).await;
-    has_nodes(&world, &pool, 3).await;
+    // Not until they are ready: on a slow machine the first would expire before the last is.
+    world
+        .until("its nodes are on their way", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await.len();
+            if claims >= 3 { Ok(()) } else { Err(format!("{claims} claims")) }
+        })
+        .await;
     let template = json!({
         "metadata": {"labels": {"version": "2"}}, "spec": {"expireAfter": "Never"},
     });

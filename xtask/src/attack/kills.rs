@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Common;
 use super::api::{self, CLAIMS, NODES, text};
-use super::audit::{self, Entry};
+use super::audit::{self, Entry, Trespass};
 use super::churn::Churn;
 use super::random::Random;
 use super::replica::Replica;

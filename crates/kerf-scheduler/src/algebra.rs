@@ -117,6 +117,10 @@ impl Algebra {
         &self.keys[key.0 as usize]
     }
 
+    pub(crate) fn value_count(&self, key: Key) -> usize {
+        self.values[key.0 as usize].len()
+    }
+
     pub(crate) fn value(&mut self, key: Key, value: &str) -> Value {
         let values = &mut self.values[key.0 as usize];
         match values.get_index_of(value) {

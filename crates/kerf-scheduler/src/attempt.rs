@@ -70,8 +70,9 @@ pub(crate) struct DomainCheck {
 /// Which domains of a label will do.
 #[derive(Debug)]
 pub(crate) enum Pick {
-    /// All that are empty: the node may end up in any of them.
-    Empty { listing: Option<SetId> },
+    /// All that are empty: the node may end up in any of them. Where other pods of the run must keep out of its domain, a
+    /// new node takes exactly one of the pins, or it would keep them out of every domain that it may end up in.
+    Empty { listing: Option<SetId>, pins: Vec<(Value, SetId)> },
     /// All of these.
     Any { domains: Bits, listing: SetId },
     /// One of these, the first that works.
@@ -80,7 +81,11 @@ pub(crate) enum Pick {
 
 impl Pick {
     fn chooses(&self) -> bool {
-        matches!(self, Self::First(_))
+        match self {
+            Self::Empty { pins, .. } => !pins.is_empty(),
+            Self::Any { .. } => false,
+            Self::First(_) => true,
+        }
     }
 }
 
@@ -138,7 +143,9 @@ impl Engine<'_> {
                     TopologyKind::Affinity => {
                         self.affinity_domains(group, key, pod_rule, selects_self)
                     }
-                    TopologyKind::AntiAffinity => self.empty_domains(group, key, pod_rule),
+                    TopologyKind::AntiAffinity => {
+                        self.empty_domains(group, key, pod_rule, selects_self)
+                    }
                 };
                 attempt.refusals_are_final &= kind == TopologyKind::AntiAffinity;
                 let outlook = match &pick {
@@ -242,15 +249,31 @@ impl Engine<'_> {
         Pick::First(first.into_iter().map(|value| (value, self.algebra.pin(key, value))).collect())
     }
 
-    fn empty_domains(&mut self, group: GroupId, key: Key, pod_rule: Option<Rule>) -> Pick {
-        let empty: Bits = self.topology.groups[group.index()]
+    fn empty_domains(
+        &mut self,
+        group: GroupId,
+        key: Key,
+        pod_rule: Option<Rule>,
+        selects_self: bool,
+    ) -> Pick {
+        let mut empty: Vec<Value> = self.topology.groups[group.index()]
             .values()
             .filter(|(value, count)| {
                 *count == 0 && pod_rule.is_none_or(|rule| self.algebra.allows(rule, *value))
             })
-            .map(|(value, _)| value.index())
+            .map(|(value, _)| value)
             .collect();
-        let listing = (!empty.is_empty()).then(|| self.algebra.listing(key, empty));
-        Pick::Empty { listing }
+        let domains: Bits = empty.iter().map(|value| value.index()).collect();
+        let listing = (!empty.is_empty()).then(|| self.algebra.listing(key, domains));
+        let Some(wanted) = selects_self.then(|| self.wanted_domains(group, key)).flatten() else {
+            return Pick::Empty { listing, pins: Vec::new() };
+        };
+        let algebra = &self.algebra;
+        let rank = |value: &Value| {
+            (wanted.get(value.index()).copied().unwrap_or(0), algebra.value_name(key, *value))
+        };
+        empty.sort_by(|a, b| rank(a).cmp(&rank(b)));
+        let pins = empty.into_iter().map(|value| (value, self.algebra.pin(key, value)));
+        Pick::Empty { listing, pins: pins.collect() }
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Base {
     pub(crate) attachments: Vec<(String, Vec<String>)>,
     /// Constraints that it carries.
     pub(crate) owned: Vec<Owned>,
+    /// Those of its constraints that keep it apart from its like, over domains that a new node chooses from.
+    pub(crate) apart: Vec<GroupId>,
     /// Groups in which it counts as a carrier.
     pub(crate) carried: Vec<GroupId>,
 }

@@ -24,6 +24,7 @@ use crate::reserved::Reservations;
 use crate::template::Template;
 use crate::topology::{AudienceId, GroupId, Topology};
 
+mod apart;
 mod classes;
 mod evaluate;
 mod explain;
@@ -56,6 +57,9 @@ pub(crate) struct Engine<'s> {
     doomed: Arc<FxHashSet<&'s str>>,
     bound: Arc<Bound>,
     pub(crate) pending: Arc<Pending>,
+    contenders: Arc<apart::Contenders>,
+    /// What [`Engine::wanted_domains`] has found in this run.
+    wanted: FxHashMap<GroupId, Arc<[u32]>>,
     /// Counts the runs, so that what was learnt in one is not believed in the next.
     run_number: u64,
     /// Per key the domains that pools could launch nodes in, once per pool.
@@ -81,6 +85,7 @@ pub(crate) struct Pending {
     pub(crate) classes: Vec<Result<ClassId, Refusal>>,
     /// Those that have a class, in the order in which they are tried.
     order: Vec<u32>,
+    contenders: Arc<apart::Contenders>,
 }
 
 /// A place that took a pod.
@@ -152,6 +157,8 @@ impl<'s> Engine<'s> {
             doomed: Arc::new(doomed.map(|node| node.name.as_str()).collect()),
             bound: Arc::default(),
             pending: Arc::default(),
+            contenders: Arc::default(),
+            wanted: FxHashMap::default(),
             run_number: 1,
             launchable: FxHashMap::default(),
             stop: Stop::default(),
@@ -182,7 +189,9 @@ impl<'s> Engine<'s> {
             (0..id(classes.len())).filter(|at| classes[*at as usize].is_ok()).collect();
         let class = |at: u32| classes[at as usize].as_ref().ok().copied();
         order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
-        self.pending = Arc::new(Pending { classes, order });
+        let mut contenders = apart::Contenders::default();
+        self.add_contenders(&mut contenders, classes.iter());
+        self.pending = Arc::new(Pending { classes, order, contenders: Arc::new(contenders) });
     }
 
     /// The pod's class, unless nothing can be done for it.
@@ -217,6 +226,7 @@ impl<'s> Engine<'s> {
 
     /// Places the snapshot's own pods and those that were left behind, whose classes these are.
     pub(crate) fn run(&mut self, left_behind: &[Result<ClassId, Refusal>]) -> Plan {
+        self.meet_contenders(left_behind);
         let pending = Arc::clone(&self.pending);
         let own = pending.classes.len();
         let class = |at: u32| {

@@ -81,7 +81,8 @@ impl<'s> Engine<'s> {
             .collect();
         let class = ClassId(id(self.classes.len()));
         self.class_ids.insert(key.clone(), class);
-        let base = Base { class, key, steps, alternatives, attachments, owned, carried };
+        let apart = self.apart_groups(&owned);
+        let base = Base { class, key, steps, alternatives, attachments, owned, apart, carried };
         self.add_step(Arc::new(base), 0)
     }
 

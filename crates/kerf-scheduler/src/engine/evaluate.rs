@@ -132,7 +132,7 @@ impl Engine<'_> {
     /// Whether every domain check by itself leaves something.
     fn some_domain_is_open(&mut self, attempt: &Attempt, set: SetId) -> bool {
         attempt.domains.iter().all(|check| match &check.pick {
-            Pick::Empty { listing } => {
+            Pick::Empty { listing, .. } => {
                 listing.is_some_and(|listing| self.algebra.merge(set, listing).is_some())
             }
             Pick::Any { listing, .. } => self.algebra.merge(set, *listing).is_some(),
@@ -159,7 +159,7 @@ impl Engine<'_> {
             return self.accept(candidate, set, rejected);
         };
         match &check.pick {
-            Pick::Empty { listing } => {
+            Pick::Empty { listing, pins } if pins.is_empty() => {
                 let set = self.algebra.merge(set, (*listing)?)?;
                 self.narrow(attempt, at + 1, candidate, set, rejected)
             }
@@ -167,10 +167,12 @@ impl Engine<'_> {
                 let set = self.algebra.merge(set, *listing)?;
                 self.narrow(attempt, at + 1, candidate, set, rejected)
             }
-            Pick::First(domains) => domains.iter().find_map(|(_, pin)| {
-                let set = self.algebra.merge(set, *pin)?;
-                self.narrow(attempt, at + 1, candidate, set, rejected)
-            }),
+            Pick::Empty { pins: domains, .. } | Pick::First(domains) => {
+                domains.iter().find_map(|(_, pin)| {
+                    let set = self.algebra.merge(set, *pin)?;
+                    self.narrow(attempt, at + 1, candidate, set, rejected)
+                })
+            }
         }
     }
 

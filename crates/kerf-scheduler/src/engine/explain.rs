@@ -86,7 +86,7 @@ impl Engine<'_> {
         let mut set = self.algebra.set(&narrowed);
         for check in &attempt.domains {
             let next = match &check.pick {
-                Pick::Empty { listing } => {
+                Pick::Empty { listing, .. } => {
                     listing.and_then(|listing| self.algebra.merge(set, listing))
                 }
                 Pick::Any { listing, .. } => self.algebra.merge(set, *listing),

@@ -202,25 +202,34 @@ fn a_carrier_that_may_land_anywhere_blocks_its_targets_for_this_run() {
 }
 
 #[test]
-fn zonal_anti_affinity_to_oneself_places_one_per_run() {
+fn zonal_anti_affinity_to_oneself_gives_each_its_zone_at_once() {
     let template = pod("web").labels("app=web").anti_affinity(ZONE, "app=web");
-    let mut nodes: Vec<Node> = Vec::new();
-    for run in 0..4 {
-        let waiting = 3_usize.saturating_sub(run);
-        let pods = replicas(waiting.max(1), &template);
-        let plan = plan(&with_nodes(cluster(vec![roomy()], pods), nodes.clone()));
-        if run == 3 {
-            assert!(plan.claims.is_empty(), "every zone is taken");
-            break;
-        }
-        assert_eq!(plan.claims.len(), 1, "run {run}");
-        let zone =
-            plan.claims[0].requirements.get(ZONE).and_then(Requirement::any).expect("a zone");
-        nodes.push(holding(
-            &format!("n{run}"),
-            &zone,
-            pod(&format!("old-{run}")).labels("app=web"),
-        ));
+    for (replica_count, claims, failures) in [(2, 2, 0), (3, 3, 0), (5, 3, 2)] {
+        let plan = plan(&cluster(vec![roomy()], replicas(replica_count, &template)));
+        assert_eq!((plan.claims.len(), plan.failures.len()), (claims, failures));
+        assert_eq!(spread_of(&plan, ZONE), vec![1; claims]);
+    }
+    let taken = holding("n", ZONES[1], pod("old").labels("app=web"));
+    let plan_beside =
+        plan(&with_nodes(cluster(vec![roomy()], replicas(3, &template)), vec![taken]));
+    assert_eq!((plan_beside.claims.len(), plan_beside.failures.len()), (2, 1));
+    let alone = plan(&cluster(vec![roomy()], replicas(1, &template)));
+    let zones = alone.claims[0].requirements.get(ZONE);
+    assert!(zones.is_none_or(|zones| ZONES.iter().all(|zone| zones.has(zone))), "{zones:?}");
+}
+
+#[test]
+fn replicas_that_can_go_anywhere_leave_zones_to_those_that_cannot() {
+    let apart =
+        |name: &str| pod(name).labels("app=web").requests("cpu=1").anti_affinity(ZONE, "app=web");
+    // Larger pods choose first.
+    let free = |name: &str| apart(name).requests("cpu=2").build();
+    for pinned in ZONES {
+        let bound_to_zone = apart("pinned").selector(&format!("{ZONE}={pinned}")).build();
+        let pods = vec![free("a"), free("b"), bound_to_zone];
+        let plan = plan(&cluster(vec![roomy()], pods));
+        assert_eq!((plan.claims.len(), plan.failures.len()), (3, 0), "{pinned}");
+        assert_eq!(zone_of(&plan, "pinned").as_deref(), Some(pinned));
     }
 }
 

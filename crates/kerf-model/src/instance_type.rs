@@ -25,6 +25,7 @@ pub struct Offering {
     /// Always names the capacity type and the zone.
     pub requirements: Requirements,
     pub price: Price,
+    /// Healthy and offered. A reservation that is full still is.
     pub available: bool,
     /// For reserved offerings: instances left in the reservation.
     pub reservation_capacity: u32,
@@ -103,9 +104,19 @@ impl InstanceType {
         self.offerings.iter().filter(|offering| offering.available)
     }
 
+    /// Offerings that an instance can be bought by now.
+    pub fn launchable_offerings(&self) -> impl Iterator<Item = &Offering> {
+        self.offerings.iter().filter(|offering| offering.is_launchable())
+    }
+
+    /// Whether it is offered under these requirements, be it by a reservation that is full at the moment.
+    pub fn is_offered(&self, requirements: &Requirements, labels: &KnownLabels) -> bool {
+        self.available_offerings().any(|offering| offering.serves(requirements, labels))
+    }
+
     /// The cheapest offering that can be bought under these requirements; the first among equals.
     pub fn cheapest(&self, requirements: &Requirements, labels: &KnownLabels) -> Option<&Offering> {
-        self.available_offerings()
+        self.launchable_offerings()
             .filter(|offering| offering.serves(requirements, labels))
             .min_by_key(|offering| offering.price)
     }
@@ -118,15 +129,8 @@ impl InstanceType {
     /// The most one would pay if the provider took the worst offering of the capacity type that it
     /// will prefer: reserved, then spot, then on-demand. [`Price::MAX`] when it cannot be bought.
     pub fn worst_launch_price(&self, requirements: &Requirements, labels: &KnownLabels) -> Price {
-        let serving = || {
-            // A reservation that is used up still stands there with its price of next to nothing.
-            let exhausted = |offering: &Offering| {
-                offering.capacity_type() == Some(RESERVED) && offering.reservation_capacity == 0
-            };
-            self.available_offerings()
-                .filter(move |offering| !exhausted(offering))
-                .filter(|offering| offering.serves(requirements, labels))
-        };
+        let serving =
+            || self.launchable_offerings().filter(|offering| offering.serves(requirements, labels));
         [RESERVED, SPOT, ON_DEMAND]
             .into_iter()
             .find_map(|capacity_type| {
@@ -152,6 +156,16 @@ impl InstanceType {
 impl Offering {
     pub fn capacity_type(&self) -> Option<&str> {
         self.value(CAPACITY_TYPE)
+    }
+
+    pub fn is_reserved(&self) -> bool {
+        self.capacity_type() == Some(RESERVED)
+    }
+
+    /// Whether an instance can be bought by it now. A reservation that is used up still stands there, with its price of
+    /// next to nothing.
+    pub fn is_launchable(&self) -> bool {
+        self.available && !(self.is_reserved() && self.reservation_capacity == 0)
     }
 
     pub fn zone(&self) -> Option<&str> {

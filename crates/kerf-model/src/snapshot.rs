@@ -92,7 +92,7 @@ impl Pool {
         let template = self.template_requirements();
         let suits = |instance_type: &&Arc<InstanceType>| {
             instance_type.requirements().intersects(&template).is_ok()
-                && instance_type.cheapest(&template, labels).is_some()
+                && instance_type.is_offered(&template, labels)
         };
         let types: Vec<_> = self.instance_types.iter().filter(suits).cloned().collect();
         if types.is_empty() {

@@ -91,7 +91,9 @@ pub enum Reason {
     Topology(TopologyRefusal),
     #[error(transparent)]
     InstanceTypes(Box<FilterRefusal>),
-    #[error("its reserved capacity is promised to other pods of this run")]
+    #[error(
+        "its reserved capacity is full or taken by other pods of this run, and it has no other offering"
+    )]
     Reserved,
 }
 

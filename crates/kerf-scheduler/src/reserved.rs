@@ -3,13 +3,15 @@
 use rustc_hash::FxHashMap;
 
 use crate::algebra::id;
-use crate::template::Template;
+use crate::template::{ReservationId, Template};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
-    names: Vec<String>,
+    all: Vec<ReservationId>,
+    /// At first, and now.
+    capacity: Vec<u32>,
     left: Vec<u32>,
-    ids: FxHashMap<String, u32>,
+    ids: FxHashMap<ReservationId, u32>,
 }
 
 impl Reservations {
@@ -18,22 +20,32 @@ impl Reservations {
         let mut reservations = Self::default();
         for offering in templates.iter().flat_map(|template| &template.reserved) {
             let at = *reservations.ids.entry(offering.id.clone()).or_insert_with(|| {
-                reservations.names.push(offering.id.clone());
+                reservations.all.push(offering.id.clone());
                 reservations.left.push(offering.capacity);
                 id(reservations.left.len() - 1)
             });
             let left = &mut reservations.left[at as usize];
             *left = (*left).min(offering.capacity);
         }
+        reservations.capacity.clone_from(&reservations.left);
         reservations
     }
 
-    pub(crate) fn id(&self, name: &str) -> Option<u32> {
-        self.ids.get(name).copied()
+    pub(crate) fn id(&self, reservation: &ReservationId) -> Option<u32> {
+        self.ids.get(reservation).copied()
     }
 
-    pub(crate) fn name(&self, reservation: u32) -> &str {
-        &self.names[reservation as usize]
+    /// What the provider's label calls it, if it has one.
+    pub(crate) fn name(&self, reservation: u32) -> Option<&str> {
+        match &self.all[reservation as usize] {
+            ReservationId::Named(name) => Some(name),
+            ReservationId::Offering { .. } => None,
+        }
+    }
+
+    /// Whether it had room when the run began: what is taken now may be given back within the run.
+    pub(crate) fn had_room(&self, reservation: u32) -> bool {
+        self.capacity[reservation as usize] > 0
     }
 
     /// Whether a claim that holds `held` may (go on to) hold this one.
@@ -59,10 +71,12 @@ mod tests {
     use super::*;
 
     fn reservations(left: &[u32]) -> Reservations {
-        let names: Vec<_> = (0..left.len()).map(|at| format!("r-{at}")).collect();
+        let all: Vec<_> =
+            (0..left.len()).map(|at| ReservationId::Named(format!("r-{at}"))).collect();
         Reservations {
-            ids: names.iter().enumerate().map(|(at, name)| (name.clone(), id(at))).collect(),
-            names,
+            ids: all.iter().enumerate().map(|(at, name)| (name.clone(), id(at))).collect(),
+            all,
+            capacity: left.to_vec(),
             left: left.to_vec(),
         }
     }
@@ -114,8 +128,9 @@ mod tests {
     #[test]
     fn unknown_names_have_no_id() {
         let reservations = reservations(&[1]);
-        assert_eq!(reservations.id("r-0"), Some(0));
-        assert_eq!(reservations.name(0), "r-0");
-        assert_eq!(reservations.id("other"), None);
+        let named = |name: &str| ReservationId::Named(name.to_owned());
+        assert_eq!(reservations.id(&named("r-0")), Some(0));
+        assert_eq!(reservations.name(0), Some("r-0"));
+        assert_eq!(reservations.id(&named("other")), None);
     }
 }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use kerf_model::labels::RESERVED;
 use kerf_model::pod::HostPort;
-use kerf_model::{Pool, Price};
+use kerf_model::{Pool, Price, Requirements};
 use rustc_hash::FxHashMap;
 
 use crate::algebra::{Algebra, Key, Rule, SetId};
@@ -35,6 +34,7 @@ pub(crate) struct Template {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) instance_type: u32,
+    /// Shape and price of what can be bought; a reservation that is full cannot.
     offerings: Vec<(u32, Price)>,
 }
 
@@ -51,8 +51,17 @@ pub(crate) struct DaemonGroup {
 pub(crate) struct ReservedOffering {
     pub(crate) row: u32,
     pub(crate) set: SetId,
-    pub(crate) id: String,
+    pub(crate) id: ReservationId,
     pub(crate) capacity: u32,
+}
+
+/// Which reservation an offering draws from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReservationId {
+    /// As the provider's label names it; several offerings may share it.
+    Named(String),
+    /// A provider without such a label: every offering of a type is a reservation of its own.
+    Offering { instance_type: String, requirements: Requirements },
 }
 
 /// Rows by how much room they have of one resource.
@@ -131,14 +140,22 @@ impl Template {
                         template.shapes.len() - 1
                     });
                     template.shapes[shape].rows.insert(row);
-                    offerings.push((crate::algebra::id(shape), offering.price));
-                    let reserved = offering.capacity_type() == Some(RESERVED);
-                    let id = offering.reservation_id(algebra.labels());
-                    if let Some(id) = id.filter(|_| reserved) {
+                    if offering.is_launchable() {
+                        offerings.push((crate::algebra::id(shape), offering.price));
+                    }
+                    if offering.is_reserved() {
+                        let named = offering.reservation_id(algebra.labels());
+                        let id = named.map_or_else(
+                            || ReservationId::Offering {
+                                instance_type: instance_type.name().to_owned(),
+                                requirements: offering.requirements.clone(),
+                            },
+                            |id| ReservationId::Named(id.to_owned()),
+                        );
                         template.reserved.push(ReservedOffering {
                             row: crate::algebra::id(row),
                             set,
-                            id: id.to_owned(),
+                            id,
                             capacity: offering.reservation_capacity,
                         });
                     }

@@ -62,7 +62,7 @@ fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requirements {
     let offered: BTreeSet<&str> = planned
         .instance_types
         .iter()
-        .flat_map(|instance_type| instance_type.available_offerings())
+        .flat_map(|instance_type| instance_type.launchable_offerings())
         .filter(|offering| offering.serves(&requirements, known))
         .filter_map(|offering| offering.capacity_type())
         .collect();

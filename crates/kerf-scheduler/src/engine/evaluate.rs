@@ -1,7 +1,7 @@
 //! Whether a claim, open or new, takes a pod.
 
-use kerf_model::labels::CAPACITY_TYPE;
-use kerf_model::{MinValuesPolicy, Requirement};
+use kerf_model::labels::{CAPACITY_TYPE, RESERVED, ZONE};
+use kerf_model::{MinValuesPolicy, Operator, Requirement, Requirements};
 
 use super::{Engine, Spot};
 use crate::algebra::{Key, SetId};
@@ -26,6 +26,18 @@ pub(crate) struct Rejected {
     /// It will never take a pod of this class in this run.
     pub(crate) is_final: bool,
     pub(crate) waits_for_reservation: bool,
+}
+
+/// What becomes of the reservations that a claim could use.
+enum Holding {
+    /// It holds these, or there are none for it.
+    These(Vec<u32>),
+    /// They are full or taken by other claims: it does without, and must not be bought from them.
+    Unreserved(SetId),
+    /// The pod waits for the next run.
+    Waits,
+    /// They are full or taken, and nothing else can be bought.
+    Nothing,
 }
 
 const FOR_GOOD: Rejected = Rejected { is_final: true, waits_for_reservation: false };
@@ -188,11 +200,19 @@ impl Engine<'_> {
         if self.scratch.rows.is_empty() {
             return None;
         }
-        let (set, min_values_relaxed) = self.with_enough_values(candidate, set)?;
-        let Some(reservations) = self.holdable_reservations(candidate, set) else {
-            *rejected = Rejected { is_final: false, waits_for_reservation: true };
-            return None;
+        let (set, reservations) = match self.holding(candidate, set) {
+            Holding::These(reservations) => (set, reservations),
+            Holding::Unreserved(set) => (set, Vec::new()),
+            Holding::Waits => {
+                *rejected = Rejected { is_final: false, waits_for_reservation: true };
+                return None;
+            }
+            Holding::Nothing => {
+                rejected.is_final = false;
+                return None;
+            }
         };
+        let (set, min_values_relaxed) = self.with_enough_values(candidate, set)?;
         Some(Accepted { set, reservations, min_values_relaxed })
     }
 
@@ -240,15 +260,15 @@ impl Engine<'_> {
             .collect()
     }
 
-    /// All reservations that the claim could use and may hold; `None` when the pod should rather wait.
-    fn holdable_reservations(&mut self, candidate: Candidate, set: SetId) -> Option<Vec<u32>> {
+    /// What the claim would hold. Narrows the rows in the scratch buffer where it has to do without.
+    fn holding(&mut self, candidate: Candidate, set: SetId) -> Holding {
         if self.options.reserved == ReservedMode::Off
             || self.templates[candidate.template].reserved.is_empty()
         {
-            return Some(Vec::new());
+            return Holding::These(Vec::new());
         }
         let held = candidate.claim.map_or(&[][..], |claim| &self.claims.all[claim].reservations);
-        let mut usable = false;
+        let (mut usable, mut had_room) = (false, false);
         let mut holdable = Vec::new();
         for offering in &self.templates[candidate.template].reserved {
             if !self.scratch.rows.contains(offering.row as usize)
@@ -256,16 +276,35 @@ impl Engine<'_> {
             {
                 continue;
             }
+            let Some(id) = self.reservations.id(&offering.id) else { continue };
             usable = true;
-            if let Some(id) = self.reservations.id(&offering.id)
-                && self.reservations.can_hold(id, held)
-                && !holdable.contains(&id)
-            {
+            had_room |= self.reservations.had_room(id);
+            if self.reservations.can_hold(id, held) && !holdable.contains(&id) {
                 holdable.push(id);
             }
         }
-        let lost = holdable.is_empty() && (usable || !held.is_empty());
-        (self.options.reserved != ReservedMode::Strict || !lost).then_some(holdable)
+        if !holdable.is_empty() || (!usable && held.is_empty()) {
+            return Holding::These(holdable);
+        }
+        let waits = self.options.reserved == ReservedMode::Strict;
+        if waits && (had_room || !held.is_empty()) {
+            return Holding::Waits;
+        }
+        match self.without_reservations(candidate, set) {
+            Some(unreserved) => Holding::Unreserved(unreserved),
+            None if waits => Holding::Waits,
+            None => Holding::Nothing,
+        }
+    }
+
+    /// The set without reserved capacity, if anything else can be bought.
+    fn without_reservations(&mut self, candidate: Candidate, set: SetId) -> Option<SetId> {
+        let unreserved = Requirement::new(CAPACITY_TYPE, Operator::NotIn, [RESERVED]);
+        let unreserved = self.algebra.set(&Requirements::new([unreserved]));
+        let unreserved = self.algebra.merge(set, unreserved)?;
+        let serving = self.templates[candidate.template].serving(unreserved, &mut self.algebra);
+        self.scratch.rows.intersect_with(serving);
+        (!self.scratch.rows.is_empty()).then_some(unreserved)
     }
 
     pub(super) fn commit_to_claim(
@@ -310,16 +349,39 @@ impl Engine<'_> {
         self.record(class, Spot::Claim(index));
     }
 
-    /// The claim's set, pinned to the reservations that it holds.
-    pub(super) fn final_set(&mut self, claim: usize) -> SetId {
-        let claim = &self.claims.all[claim];
-        let key = self.algebra.labels().reservation_id.clone();
-        let (Some(key), false) = (key, claim.reservations.is_empty()) else { return claim.set };
-        let names: Vec<_> =
-            claim.reservations.iter().map(|id| self.reservations.name(*id).to_owned()).collect();
-        let set = claim.set;
-        let reserved = Requirement::is_in(CAPACITY_TYPE, [kerf_model::labels::RESERVED]);
-        let set = self.algebra.replaced(set, &reserved);
-        self.algebra.replaced(set, &Requirement::is_in(&key, names))
+    /// The claim's set, pinned to the reservations that it holds, and the rows that these are for.
+    pub(super) fn final_choice(&mut self, claim: usize) -> (SetId, Bits) {
+        let Claim { set, template, rows, reservations, .. } = &self.claims.all[claim];
+        let (set, template) = (*set, *template);
+        if reservations.is_empty() {
+            return (set, rows.clone());
+        }
+        let (mut names, mut zones, mut reserved_rows) = (Vec::new(), Vec::new(), Bits::default());
+        for offering in &self.templates[template].reserved {
+            let Some(id) = self.reservations.id(&offering.id) else { continue };
+            if !reservations.contains(&id)
+                || !rows.contains(offering.row as usize)
+                || self.algebra.merge(set, offering.set).is_none()
+            {
+                continue;
+            }
+            reserved_rows.insert(offering.row as usize);
+            let named = self.reservations.name(id);
+            names.extend(named.map(str::to_owned));
+            if named.is_none() {
+                let terms = self.algebra.requirements(offering.set);
+                zones.extend(terms.get(ZONE).and_then(Requirement::only_value).map(str::to_owned));
+            }
+        }
+        let reserved = Requirement::is_in(CAPACITY_TYPE, [RESERVED]);
+        let mut set = self.algebra.replaced(set, &reserved);
+        let id_label = self.algebra.labels().reservation_id.clone();
+        if let Some(label) = id_label.filter(|_| !names.is_empty()) {
+            set = self.algebra.replaced(set, &Requirement::is_in(&label, names));
+        }
+        if !zones.is_empty() {
+            set = self.algebra.replaced(set, &Requirement::is_in(ZONE, zones));
+        }
+        (set, reserved_rows)
     }
 }

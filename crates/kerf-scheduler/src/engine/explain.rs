@@ -187,7 +187,7 @@ impl Engine<'_> {
         for at in allowed.iter() {
             let instance_type = &pool.instance_types[at];
             let compatible = instance_type.requirements().intersects(&requirements).is_ok();
-            let offered = instance_type.cheapest(&requirements, &labels).is_some();
+            let offered = instance_type.is_offered(&requirements, &labels);
             let fits = fitting.contains(at);
             any = [any[0] || compatible, any[1] || fits, any[2] || offered];
             pairs = [

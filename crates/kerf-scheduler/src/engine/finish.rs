@@ -116,11 +116,11 @@ impl Engine<'_> {
     }
 
     fn planned(&mut self, index: usize) -> PlannedClaim {
-        let set = self.final_set(index);
+        let (set, rows) = self.final_choice(index);
         let claim = &self.claims.all[index];
         let template = &mut self.templates[claim.template];
         let by_price = template.by_price(set, &mut self.algebra);
-        let alive = template.types_of(&claim.rows);
+        let alive = template.types_of(&rows);
         let pool = Arc::clone(&template.pool);
         let types = by_price.iter().filter(|(_, at)| alive.contains(*at as usize));
         let instance_types: Vec<_> = types

@@ -12,7 +12,19 @@ const ID: &str = "test/reservation";
 /// The default type with reservations beside what can be bought anyway.
 fn with_reservations(name: &str, reservations: &[(&str, u32)]) -> Arc<InstanceType> {
     let base = instance_type(name, "").build();
-    let mut offerings = base.offerings().to_vec();
+    reserved_beside(&base, base.offerings().to_vec(), reservations)
+}
+
+/// The default type, only by reservation.
+fn only_reservations(name: &str, reservations: &[(&str, u32)]) -> Arc<InstanceType> {
+    reserved_beside(&instance_type(name, "").build(), Vec::new(), reservations)
+}
+
+fn reserved_beside(
+    base: &InstanceType,
+    mut offerings: Vec<Offering>,
+    reservations: &[(&str, u32)],
+) -> Arc<InstanceType> {
     let mut requirements = base.requirements().clone();
     let ids: Vec<_> = reservations.iter().map(|(id, _)| *id).collect();
     let mut types: Vec<_> = requirements
@@ -24,14 +36,17 @@ fn with_reservations(name: &str, reservations: &[(&str, u32)]) -> Arc<InstanceTy
         .collect();
     types.push(RESERVED.to_owned());
     requirements.replace(Requirement::is_in(CAPACITY_TYPE, types));
-    requirements.add(Requirement::is_in(ID, ids));
+    if !ids.contains(&"") {
+        requirements.add(Requirement::is_in(ID, ids));
+    }
     for (id, left) in reservations {
+        let mut terms = Requirements::new([
+            Requirement::is_in(CAPACITY_TYPE, [RESERVED]),
+            Requirement::is_in(ZONE, [ZONES[0]]),
+        ]);
+        terms.extend((!id.is_empty()).then(|| Requirement::is_in(ID, [*id])));
         offerings.push(Offering {
-            requirements: Requirements::new([
-                Requirement::is_in(CAPACITY_TYPE, [RESERVED]),
-                Requirement::is_in(ZONE, [ZONES[0]]),
-                Requirement::is_in(ID, [*id]),
-            ]),
+            requirements: terms,
             price: Price::from_f64(0.001),
             available: true,
             reservation_capacity: *left,
@@ -39,7 +54,7 @@ fn with_reservations(name: &str, reservations: &[(&str, u32)]) -> Arc<InstanceTy
         });
     }
     Arc::new(InstanceType::new(
-        name,
+        base.name(),
         requirements,
         offerings,
         base.capacity().clone(),
@@ -124,15 +139,78 @@ fn many_pods_share_a_reserved_node() {
     assert_eq!((plan.claims.len(), plan.failures.len()), (1, 0));
 }
 
+/// How many claims hold a reservation, how many do without, and how many pods wait or are refused.
+fn outcome(plan: &Plan) -> (usize, usize, usize, usize) {
+    let may = |claim: &&kerf_scheduler::PlannedClaim, capacity_type: &str| {
+        let wanted = claim.requirements.get(CAPACITY_TYPE);
+        wanted.is_none_or(|wanted| wanted.has(capacity_type))
+    };
+    let reserved = plan.claims.iter().filter(|claim| may(claim, RESERVED)).count();
+    let waiting = plan.failures.iter().filter(|failure| failure.refusal.is_deferral()).count();
+    (reserved, plan.claims.len() - reserved, waiting, plan.failures.len() - waiting)
+}
+
 #[test]
-fn exhausted_reservations_fall_back_only_without_strictness() {
-    let snapshot = cluster(
+fn a_reservation_is_shared_by_the_claims_of_a_plan() {
+    let reserved_only = || alone().selector(&format!("{CAPACITY_TYPE}={RESERVED}"));
+    for id in ["r", ""] {
+        let beside = |left| vec![reserving("a", 0, vec![with_reservations("a", &[(id, left)])])];
+        let only = |left| vec![reserving("a", 0, vec![only_reservations("a", &[(id, left)])])];
+        for (what, pools, pod, in_strict, in_fallback) in [
+            ("one place, and more to buy", beside(1), alone(), (1, 0, 2, 0), (1, 2, 0, 0)),
+            ("one place, reserved wanted", beside(1), reserved_only(), (1, 0, 2, 0), (1, 0, 0, 2)),
+            ("one place, nothing else", only(1), alone(), (1, 0, 2, 0), (1, 0, 0, 2)),
+            ("two places", beside(2), reserved_only(), (2, 0, 1, 0), (2, 0, 0, 1)),
+            // Full is not promised to others: waiting would be in vain where there is something else.
+            ("full, and more to buy", beside(0), alone(), (0, 3, 0, 0), (0, 3, 0, 0)),
+            ("full, reserved wanted", beside(0), reserved_only(), (0, 0, 3, 0), (0, 0, 0, 3)),
+            ("full, nothing else", only(0), alone(), (0, 0, 3, 0), (0, 0, 0, 3)),
+        ] {
+            let snapshot = cluster(pools, replicas(3, &pod));
+            assert_eq!(
+                outcome(&schedule(&snapshot, &strict())),
+                in_strict,
+                "{what}, strict {id:?}"
+            );
+            let fallback = schedule(&snapshot, &Options::default());
+            assert_eq!(outcome(&fallback), in_fallback, "{what}, fallback {id:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_reservation_falls_through_to_lighter_pools() {
+    let pools = vec![
+        reserving("heavy", 10, vec![only_reservations("a", &[("r", 0)])]),
+        reserving("light", 1, vec![instance_type("plain", "").build()]),
+    ];
+    let plan = schedule(&cluster(pools, replicas(2, &alone())), &Options::default());
+    assert_eq!(plan.claims.len(), 2);
+    assert!(plan.claims.iter().all(|claim| claim.pool.name == "light"));
+}
+
+#[test]
+fn a_claim_that_holds_a_reservation_names_the_types_that_it_is_for() {
+    let types = || vec![with_reservations("a", &[("", 1)]), with_reservations("b", &[("", 0)])];
+    let plan = schedule(
+        &cluster(vec![reserving("default", 0, types())], replicas(1, &alone())),
+        &strict(),
+    );
+    let names: Vec<_> = plan.claims[0].instance_types.iter().map(|one| one.name()).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(plan.claims[0].price, Price::from_f64(0.001));
+    let zone = plan.claims[0].requirements.get(ZONE).and_then(Requirement::only_value);
+    assert_eq!(zone, Some(ZONES[0]));
+}
+
+#[test]
+fn a_reservation_that_is_full_has_no_price() {
+    let full = cluster(
         vec![reserving("a", 0, vec![with_reservations("a", &[("r", 0)])])],
         replicas(1, &alone()),
     );
-    assert_eq!(schedule(&snapshot, &strict()).failures.len(), 1);
-    let fallback = schedule(&snapshot, &Options::default());
-    assert_eq!(held(&fallback), [""]);
-    let off = schedule(&snapshot, &Options { reserved: ReservedMode::Off, ..Options::default() });
-    assert_eq!(off.claims.len(), 1);
+    for options in [strict(), Options::default()] {
+        let plan = schedule(&full, &options);
+        assert!(plan.claims[0].price > Price::from_f64(0.1), "{}", plan.claims[0].price);
+    }
 }

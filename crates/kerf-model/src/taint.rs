@@ -88,6 +88,15 @@ pub fn tolerates_all(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     first_untolerated(taints, tolerations).is_none()
 }
 
+/// The first taint that nothing tolerates, apart from those that only ask to be avoided.
+pub fn first_hard_untolerated<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+) -> Option<&'a Taint> {
+    let mut hard = taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+    hard.find(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
+}
+
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key)?;
@@ -206,6 +215,9 @@ mod tests {
         assert!(!tolerates_all(&taints, &[]));
         assert!(tolerates_all(&taints, &[Toleration::prefer_no_schedule()]));
         assert!(tolerates_all(&[], &[]));
+        assert_eq!(first_hard_untolerated(&taints, &[]), None);
+        let hard = [taints[0].clone(), Taint::new("hard", "", Effect::NoExecute)];
+        assert_eq!(first_hard_untolerated(&hard, &[]), Some(&hard[1]));
         assert_eq!(
             first_untolerated(&taints, &[]).map(ToString::to_string).as_deref(),
             Some("soft:PreferNoSchedule")

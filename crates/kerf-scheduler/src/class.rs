@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kerf_model::pod::{Constraints, HostPort};
-use kerf_model::taint::{Effect, Taint, first_untolerated};
+use kerf_model::taint::{Taint, first_hard_untolerated, first_untolerated};
 
 use crate::algebra::Wish;
 use crate::bits::Bits;
@@ -108,10 +108,7 @@ impl Spec {
     pub(crate) fn first_untolerated<'a>(&self, taints: &'a [Taint]) -> Option<&'a Taint> {
         let tolerations = &self.base.key.constraints.tolerations;
         if self.base.steps.tolerates_soft_taints(self.step) {
-            let mut hard = taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
-            return hard.find(|taint| {
-                first_untolerated(std::slice::from_ref(taint), tolerations).is_some()
-            });
+            return first_hard_untolerated(taints, tolerations);
         }
         first_untolerated(taints, tolerations)
     }

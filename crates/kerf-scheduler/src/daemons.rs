@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kerf_model::labels::Labels;
 use kerf_model::pod::HostPort;
-use kerf_model::taint::{Toleration, tolerates_all};
+use kerf_model::taint::{Toleration, first_hard_untolerated};
 use kerf_model::{Pod, Requirements, Snapshot, Taint};
 
 use crate::algebra::{Algebra, SetId, Wish};
@@ -54,8 +54,7 @@ impl Daemon {
         }
     }
 
-    /// Whether it will run on a new node of this template and type. Start-up taints are gone by then, and
-    /// taints that only ask to be avoided do not stop a daemon.
+    /// Whether it will run on a new node of this template and type. Start-up taints are gone by then.
     pub(crate) fn runs_on_new(
         &self,
         taints: &[Taint],
@@ -63,11 +62,7 @@ impl Daemon {
         instance_type: SetId,
         algebra: &mut Algebra,
     ) -> bool {
-        let soft = Toleration::prefer_no_schedule();
-        let tolerated = taints.iter().all(|taint| {
-            soft.tolerates(taint) || tolerates_all(std::slice::from_ref(taint), &self.tolerations)
-        });
-        tolerated
+        self.tolerates(taints)
             && self.terms.iter().any(|(_, wish)| {
                 wish.allows_new_host()
                     && algebra.merge(template, wish.set).is_some()
@@ -76,7 +71,11 @@ impl Daemon {
     }
 
     pub(crate) fn runs_on_node(&self, taints: &[Taint], labels: &Labels) -> bool {
-        tolerates_all(taints, &self.tolerations)
-            && self.terms.iter().any(|(term, _)| term.are_met_by(labels))
+        self.tolerates(taints) && self.terms.iter().any(|(term, _)| term.are_met_by(labels))
+    }
+
+    /// Taints that only ask to be avoided do not stop a daemon.
+    fn tolerates(&self, taints: &[Taint]) -> bool {
+        first_hard_untolerated(taints, &self.tolerations).is_none()
     }
 }

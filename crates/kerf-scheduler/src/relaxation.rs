@@ -1,5 +1,6 @@
 //! What a pod gives up when nothing takes it, and in which order.
 
+use kerf_model::Toleration;
 use kerf_model::pod::{Constraints, Weighted, WhenUnsatisfiable};
 
 use crate::options::PreferencePolicy;
@@ -27,6 +28,8 @@ impl Steps {
         policy: PreferencePolicy,
         soft_taints: bool,
     ) -> Self {
+        let tolerates = constraints.tolerations.contains(&Toleration::prefer_no_schedule());
+        let soft_taints = soft_taints && !tolerates;
         let terms = position(constraints.required_terms.len().saturating_sub(1));
         match policy {
             // Ignored preferences are not in the way, so dropping them would only repeat the attempt.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kerf_model::taint::tolerates_all;
-use kerf_model::{Effect, Taint};
+use kerf_model::Taint;
+use kerf_model::taint::first_hard_untolerated;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Engine, Spot};
@@ -312,8 +312,6 @@ impl Engine<'_> {
 
 /// Taints that only ask to be avoided keep no node out of a spread.
 fn tolerated(taints: &[Taint], filter: &NodeFilter) -> bool {
-    filter.tolerations.as_ref().is_none_or(|tolerations| {
-        let mut hard = taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
-        hard.all(|taint| tolerates_all(std::slice::from_ref(taint), tolerations))
-    })
+    let untolerated = |tolerations: &Arc<[_]>| first_hard_untolerated(taints, tolerations);
+    filter.tolerations.as_ref().and_then(untolerated).is_none()
 }

@@ -198,3 +198,26 @@ fn several_daemons_add_up_where_they_run() {
         assert_eq!(plan.claims[0].requests.amount("cpu").to_string(), cpu, "{selectors:?}");
     }
 }
+
+#[test]
+fn soft_taints_keep_no_daemon_from_nodes_that_are_there_or_on_their_way() {
+    for (effect, runs) in [("PreferNoSchedule", true), ("NoSchedule", false), ("NoExecute", false)]
+    {
+        for exists in [true, false] {
+            let tainted = kerf_model::Node {
+                taints: vec![taint(&format!("t:{effect}"))],
+                exists,
+                initialized: exists,
+                ..node("n", "", "cpu=2")
+            };
+            let placed = |cpu: &str| {
+                let pods = vec![pod("web").requests(cpu).tolerates("t").build()];
+                let daemons = vec![pod("d").requests("cpu=1").build()];
+                let snapshot = with_daemons(cluster(vec![], pods), daemons);
+                plan(&with_nodes(snapshot, vec![tainted.clone()])).placements.len()
+            };
+            assert_eq!(placed("cpu=1"), 1, "{effect} exists={exists}: beside the daemon");
+            assert_eq!(placed("cpu=1500m"), usize::from(!runs), "{effect} exists={exists}");
+        }
+    }
+}

@@ -313,6 +313,7 @@ mod tests {
     fn the_node_is_what_was_bought() {
         let claim = claim(&json!({
             "taints": [{ "key": "dedicated", "effect": "NoSchedule" }],
+            "startupTaints": [{ "key": "starting", "effect": "NoExecute" }],
             "resources": { "requests": { "cpu": "100m" } },
             "requirements": [
                 { "key": "example.com/rack", "operator": "In", "values": ["r1"] },
@@ -356,7 +357,11 @@ mod tests {
                 },
                 "spec": {
                     "providerID": "kwok://kwok-default-x7k2p-6b7a1c90",
-                    "taints": [{ "key": "karpenter.sh/unregistered", "effect": "NoExecute" }],
+                    "taints": [
+                        { "key": "dedicated", "effect": "NoSchedule" },
+                        { "key": "starting", "effect": "NoExecute" },
+                        { "key": "karpenter.sh/unregistered", "effect": "NoExecute" },
+                    ],
                 },
                 "status": {
                     "capacity": { "cpu": "1", "memory": "2Gi", "pods": "16", "ephemeral-storage": "20Gi" },

@@ -87,8 +87,15 @@ pub(super) fn tell_audit(report: &mut Report, stage: &Stage, replicas: &[Replica
     let twice: Vec<_> =
         launched.iter().filter(|(_, times)| **times > 1).map(|(name, _)| *name).collect();
     report.never("instances launched twice", &twice);
-    report
-        .never("writes while another held the lease", &audit::trespasses(&entries, &terms, &users));
+    let trespasses = audit::trespasses(&entries, &terms, &users);
+    let mut kinds = BTreeMap::<_, u32>::new();
+    for Trespass { entry, .. } in &trespasses {
+        *kinds.entry((&entry.verb, &entry.resource)).or_default() += 1;
+    }
+    report.never("writes while another held the lease", &trespasses);
+    for ((verb, resource), times) in kinds {
+        report.figure(format!("  of them {verb} {resource}"), f64::from(times), "");
+    }
     Ok(())
 }
 

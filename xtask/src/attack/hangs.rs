@@ -199,7 +199,8 @@ pub(super) fn lonely(name: &str) -> serde_json::Value {
         "spec": {
             "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "main", "image": "main",
-                "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}],
+                // Not a round number: amounts that are rounded up need a larger node.
+                "resources": {"requests": {"cpu": "1100m", "memory": "64Mi"}}}],
             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
                 "labelSelector": {"matchLabels": {"app": "lonely"}},
                 "topologyKey": "kubernetes.io/hostname",

@@ -75,6 +75,7 @@ impl Hostile {
         siege.canary("nothing hostile").await?;
         for case in cases {
             progress(case);
+            siege.recover().await?;
             siege.play(case).await?;
         }
         Ok(siege.report)
@@ -102,6 +103,19 @@ impl Siege {
             "a claim of a foreign NodeClass" => claims::a_foreign_claim(self, case).await,
             _ => endpoints::half_sent_requests(self, case).await,
         }
+    }
+
+    /// Whatever the last case did, the next one begins with an operator that is well.
+    async fn recover(&mut self) -> Result<()> {
+        if !self.replica.is_ready(Duration::from_secs(5)).await? {
+            self.replica.signal("KILL")?;
+            self.replica.end(PATIENCE).await?;
+            self.replica.restart(&self.stage)?;
+        }
+        self.stage.next_leader(std::slice::from_mut(&mut self.replica), &[], PATIENCE).await?;
+        let ready = self.replica.is_ready(PATIENCE).await?;
+        ensure!(ready, "the operator does not get well between two cases");
+        Ok(())
     }
 
     /// While it lasts and after a restart: ordinary pods get nodes, and nodes that were there are still there.

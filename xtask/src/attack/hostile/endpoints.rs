@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use futures::future::join_all;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -10,19 +11,19 @@ use tokio::time::timeout;
 use super::Siege;
 
 const REQUESTS: usize = 3_000;
+const AT_ONCE: usize = 100;
 /// A kubelet gives a probe one second, three times.
 const PROBE: Duration = Duration::from_secs(3);
 
 pub(super) async fn half_sent_requests(siege: &mut Siege, case: &str) -> Result<()> {
     let port = siege.replica.port("health-probe-port")?.context("the operator listens")?;
     let mut open = Vec::with_capacity(REQUESTS);
-    for _ in 0..REQUESTS {
-        // One that is not taken is what the operator is free to do.
-        let connection = timeout(Duration::from_secs(1), TcpStream::connect(("127.0.0.1", port)));
-        if let Ok(Ok(mut stream)) = connection.await {
-            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").await;
-            open.push(stream);
-        } else {
+    while open.len() < REQUESTS {
+        let some = (0..AT_ONCE).map(|_| half_sent(port));
+        let before = open.len();
+        open.extend(join_all(some).await.into_iter().flatten());
+        if open.len() == before {
+            // It takes no more, which it is free to do.
             break;
         }
     }
@@ -45,4 +46,13 @@ pub(super) async fn half_sent_requests(siege: &mut Siege, case: &str) -> Result<
     siege.canary(&format!("{case}, while they are there")).await?;
     drop(open);
     siege.holds(case).await
+}
+
+/// A connection with the beginning of a request; `None` if it is not taken.
+async fn half_sent(port: u16) -> Option<TcpStream> {
+    // The kernel tries again after one and after three seconds.
+    let connection = timeout(Duration::from_secs(5), TcpStream::connect(("127.0.0.1", port)));
+    let mut stream = connection.await.ok()?.ok()?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").await.ok()?;
+    Some(stream)
 }

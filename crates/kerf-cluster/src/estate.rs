@@ -26,7 +26,7 @@ use crate::{
     do_not_disrupt::Protection,
     machine::Machine,
     pods, reservations,
-    snapshot::{self, Taken},
+    snapshot::{self, Pools, Taken},
     validation::InvalidPod,
     view::Unreadable,
 };
@@ -53,17 +53,13 @@ impl Cluster {
         in_queue: &BTreeSet<String>,
         now: Timestamp,
     ) -> Result<TakenEstate, Unreadable> {
-        let launching: BTreeSet<&str> = pools
-            .iter()
-            .filter(|pool| !pool.instance_types.is_empty())
-            .filter(|pool| {
-                self.pools.named(&pool.name).is_some_and(|pool| snapshot::idle(pool).is_none())
-            })
-            .map(|pool| pool.name.as_str())
-            .collect();
-        let to_launch = pools.iter().filter(|pool| launching.contains(pool.name.as_str()));
-        let Taken { mut snapshot, left_out } =
-            self.snapshot(to_launch.cloned().collect(), label_rules, now)?;
+        let mut by_use = Pools::default();
+        for pool in pools {
+            if let Some(object) = self.pools.named(&pool.name) {
+                by_use.add(Arc::clone(pool), snapshot::idle(object));
+            }
+        }
+        let Taken { mut snapshot, left_out } = self.snapshot(by_use, label_rules, now)?;
         let rules: BTreeMap<_, _> = pools
             .iter()
             .filter_map(|pool| Some((pool.name.clone(), self.rules(pool, defaults)?)))

@@ -8,7 +8,10 @@ use kerf_api::{
     conditions::{Conditioned, READY},
     labels::LabelRules,
 };
-use kerf_model::{Pool, Snapshot};
+use kerf_model::{
+    Pool, Snapshot,
+    snapshot::{Idle, IdlePool},
+};
 
 use crate::{
     Cluster, Kind, pods,
@@ -24,22 +27,30 @@ pub struct Taken {
     pub left_out: Vec<InvalidPod>,
 }
 
-/// Why a pool launches no nodes for pods.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Idle {
-    #[error("it has replicas, and keeps that number of nodes whatever pods want")]
-    Static,
-    #[error("it is being deleted")]
-    Deleting,
-    #[error("it is not ready{}", if .0.is_empty() { String::new() } else { format!(": {}", .0) })]
-    NotReady(String),
+/// The pools of a cluster, by whether they launch nodes for pods.
+#[derive(Clone, Debug, Default)]
+pub struct Pools {
+    pub launching: Vec<Arc<Pool>>,
+    pub idle: Vec<IdlePool>,
+}
+
+impl Pools {
+    /// A pool that may launch nodes does, if it is known of which types.
+    pub fn add(&mut self, pool: Arc<Pool>, idle: Option<Idle>) {
+        let unknown = || Idle::UnknownInstanceTypes { because: String::new() };
+        let idle = idle.or_else(|| pool.instance_types.is_empty().then(unknown));
+        match idle {
+            None => self.launching.push(pool),
+            Some(why) => self.idle.push(IdlePool { pool: pool.name.clone(), why }),
+        }
+    }
 }
 
 impl Cluster {
     /// The cluster as it stands, with these pools to launch from.
     pub fn snapshot(
         &self,
-        pools: Vec<Arc<Pool>>,
+        pools: Pools,
         rules: &LabelRules,
         now: Timestamp,
     ) -> Result<Taken, Unreadable> {
@@ -70,8 +81,9 @@ impl Cluster {
                 }
             }
         }
-        let labels = Arc::new(known);
-        let snapshot = Snapshot { labels, pools, nodes, pods, daemons, volumes, namespaces };
+        let (labels, Pools { launching: pools, idle: idle_pools }) = (Arc::new(known), pools);
+        let snapshot =
+            Snapshot { labels, pools, idle_pools, nodes, pods, daemons, volumes, namespaces };
         Ok(Taken { snapshot, left_out })
     }
 }
@@ -158,7 +170,7 @@ mod tests {
         };
         let check = |cluster: &Cluster, cpu: &str| {
             let now = "2026-01-01T01:00:00Z".parse().unwrap();
-            let taken = cluster.snapshot(Vec::new(), &LabelRules::default(), now).unwrap();
+            let taken = cluster.snapshot(Pools::default(), &LabelRules::default(), now).unwrap();
             let [daemon] = taken.snapshot.daemons.as_slice() else { panic!("one daemon") };
             assert_eq!(daemon.requests.amount("cpu"), cpu.parse().unwrap());
             let terms = &daemon.constraints.required_terms;

@@ -113,6 +113,7 @@ pub fn pool_view(
         taints: template.spec.taints.iter().flatten().map(Into::into).collect(),
         limits: Resources::from_api(&pool.spec.limits)
             .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?,
+        launching: Resources::new(),
         instance_types,
     })
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kerf_api::labels::LabelRules;
-use kerf_cluster::load::Loader;
+use kerf_cluster::{load::Loader, snapshot::Pools};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -85,6 +85,6 @@ proptest! {
         }
         let loaded = loader.finish(&LabelRules::default(), Timestamp::UNIX_EPOCH);
         // Amounts that are no amounts are told of, here and not before.
-        let _ = loaded.cluster.snapshot(Vec::new(), &LabelRules::default(), Timestamp::UNIX_EPOCH);
+        let _ = loaded.cluster.snapshot(Pools::default(), &LabelRules::default(), Timestamp::UNIX_EPOCH);
     }
 }

@@ -32,6 +32,10 @@ pub enum Blocked {
     PoolNotFound {
         pool: String,
     },
+    /// The pool is there, but not what it can launch.
+    UnknownInstanceTypes {
+        pool: String,
+    },
     Pod {
         pod: String,
         obstacle: Obstacle,
@@ -150,6 +154,7 @@ impl Blocked {
             }
             Self::Pod { .. } => "pdb",
             Self::PoolNotFound { .. } => "pool_not_found",
+            Self::UnknownInstanceTypes { .. } => "unknown_instance_types",
             Self::StaticPool => "static_pool",
             Self::NotStatic => "not_static",
             Self::Static(held) => held.name(),
@@ -204,6 +209,9 @@ impl fmt::Display for Blocked {
             }
             Self::NoPoolLabel => write!(f, "node doesn't have required label (label={NODE_POOL})"),
             Self::PoolNotFound { pool } => write!(f, "NodePool not found (NodePool={pool})"),
+            Self::UnknownInstanceTypes { pool } => {
+                write!(f, "the instance types of its NodePool are unknown (NodePool={pool})")
+            }
             Self::Pod { pod, obstacle } => match obstacle {
                 Obstacle::DoNotDisrupt => {
                     write!(f, "pod has \"{DO_NOT_DISRUPT}\" annotation (Pod={pod})")

@@ -71,8 +71,11 @@ fn check_node(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
 
 pub(crate) fn rules_of(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
     let pool = estate.snapshot.nodes[index].pool.as_ref().ok_or(Blocked::NoPoolLabel)?;
-    let rules = estate.pools.get(pool).filter(|rules| !rules.pool.instance_types.is_empty());
-    rules.ok_or_else(|| Blocked::PoolNotFound { pool: pool.clone() })
+    let rules = estate.pools.get(pool);
+    let rules = rules.ok_or_else(|| Blocked::PoolNotFound { pool: pool.clone() })?;
+    let known = !rules.pool.instance_types.is_empty();
+    require(known, || Blocked::UnknownInstanceTypes { pool: pool.clone() })?;
+    Ok(rules)
 }
 
 /// Pods that must not be evicted now. Drift need not wait for them where the pool bounds how long a drain takes.

@@ -44,7 +44,12 @@ impl Fingerprint {
             let of_pool = (&pool.name, pool.weight, &pool.labels, &pool.requirements);
             let of_rules = (rules.policy, &rules.consolidate_after, rules.controls, rules.replicas);
             // Writing to a string cannot fail.
-            let _ = write!(text, "{of_pool:?}{:?}{:?}{of_rules:?}", pool.taints, pool.limits);
+            let _ = write!(
+                text,
+                "{of_pool:?}{:?}{:?}{of_rules:?}",
+                pool.taints,
+                (&pool.limits, &pool.launching)
+            );
             text.hash(&mut hasher);
             pool.instance_types.iter().for_each(|one| hash_type(one, &mut hasher));
         }

@@ -18,6 +18,8 @@ use crate::volume::Volumes;
 pub struct Snapshot {
     pub labels: Arc<KnownLabels>,
     pub pools: Vec<Arc<Pool>>,
+    /// Pools that launch nothing for pods; they are there to be named.
+    pub idle_pools: Vec<IdlePool>,
     pub nodes: Vec<Arc<Node>>,
     /// The pods to place: pending ones, and those of nodes that go away.
     pub pods: Vec<Arc<Pod>>,
@@ -40,7 +42,48 @@ pub struct Pool {
     pub taints: Vec<Taint>,
     /// Limits as given; a resource that is not named is not limited.
     pub limits: Resources,
+    /// What claims that have no instance yet may come to take of the limits. They are not among the nodes.
+    pub launching: Resources,
     pub instance_types: Vec<Arc<InstanceType>>,
+}
+
+/// A pool that launches nothing for pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdlePool {
+    pub pool: String,
+    pub why: Idle,
+}
+
+/// Why a pool launches no nodes for pods.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Idle {
+    #[error("it has replicas, and keeps that number of nodes whatever pods want")]
+    Static,
+    #[error("it is being deleted")]
+    Deleting,
+    #[error("it is not ready{}", detail(.0))]
+    NotReady(String),
+    #[error("its instance types are unknown{}", detail(because))]
+    UnknownInstanceTypes { because: String },
+    #[error("its NodeClass offers no instance types")]
+    NoInstanceTypes,
+}
+
+impl Idle {
+    /// How it is called in output that programs read.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Static => "Static",
+            Self::Deleting => "Deleting",
+            Self::NotReady(_) => "NotReady",
+            Self::UnknownInstanceTypes { .. } => "UnknownInstanceTypes",
+            Self::NoInstanceTypes => "NoInstanceTypes",
+        }
+    }
+}
+
+fn detail(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
 /// A node, or a claim whose node has yet to appear.

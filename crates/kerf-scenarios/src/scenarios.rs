@@ -14,6 +14,7 @@ pub mod limits;
 pub mod metrics;
 pub mod pools;
 pub mod provisioning;
+pub mod reasons;
 pub mod repair;
 pub mod side_by_side;
 pub mod static_capacity;

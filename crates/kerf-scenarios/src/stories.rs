@@ -137,6 +137,11 @@ macro_rules! stories {
                     a_limit_beyond_all_bounds_limits_nothing,
                     too_many_constraints_are_refused_with_a_reason;
             }
+            reasons at reasons {
+                alone(defaults):
+                    a_pod_is_told_that_there_is_no_pool_or_only_static_ones,
+                    a_pod_is_told_that_instance_types_are_unknown;
+            }
             launching at launching {
                 shared(defaults):
                     a_claim_that_nothing_can_meet_is_given_up_with_a_reason,

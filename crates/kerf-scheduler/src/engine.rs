@@ -392,9 +392,13 @@ impl<'s> Engine<'s> {
         self.existing.nodes.len() + claim
     }
 
+    pub(crate) fn relaxes_min_values(&self) -> bool {
+        self.options.min_values == MinValuesPolicy::BestEffort
+    }
+
     /// Pools of which nothing could ever be launched are left out, with the reason.
     fn drop_unusable_pools(&mut self) {
-        let relax = self.options.min_values == MinValuesPolicy::BestEffort;
+        let relax = self.relaxes_min_values();
         let mut kept = Vec::new();
         for at in 0..self.templates.len() {
             let set = self.templates[at].set;
@@ -462,7 +466,7 @@ fn what_there_is(snapshot: &Snapshot) -> impl Iterator<Item = &kerf_model::Resou
             let groups = instance_type.groups().iter().map(|group| &group.allocatable);
             groups.chain([instance_type.capacity()])
         });
-        types.chain([&pool.limits])
+        types.chain([&pool.limits, &pool.launching])
     });
     nodes.chain(pools)
 }

@@ -103,6 +103,12 @@ impl LaneTable {
         smallvec::smallvec![0; self.len()]
     }
 
+    /// One amount of a lane, zero or not.
+    pub(crate) fn named(&self, lane: usize, amount: i64) -> Option<(&str, Quantity)> {
+        let (name, notation) = self.lanes.get_index(lane)?;
+        Some((name, Quantity::from_nanos(i128::from(amount) * unit(lane), *notation)))
+    }
+
     /// Back to named amounts, without zeros.
     pub(crate) fn resources(&self, lanes: &[i64]) -> Resources {
         self.lanes

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use kerf_model::pod::TooManyConstraints;
+use kerf_model::snapshot::Idle;
 use kerf_model::volume::VolumeError;
 use kerf_model::{
     Incompatible, Quantity, Requirement, Requirements, Resources, Taint, TooFewValues,
@@ -25,8 +26,13 @@ pub enum Refusal {
     TooManyConstraints(#[from] TooManyConstraints),
     #[error(transparent)]
     Volumes(#[from] VolumeError),
-    #[error("no pool can launch any instance type: check the requirements of the pools")]
+    #[error("there is no NodePool to launch a node from")]
     NoPools,
+    #[error(
+        "every NodePool is static ({}) and keeps its replicas whatever pods need: add one without replicas",
+        pools.join(", ")
+    )]
+    OnlyStaticPools { pools: Vec<String> },
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Pools(Vec<PoolRefusal>),
     /// Not a failure: reservations are promised to other pods of this run, so it waits for the next.
@@ -53,6 +59,7 @@ impl Refusal {
             Self::TooManyConstraints(_) => "TooManyConstraints",
             Self::Volumes(_) => "Volumes",
             Self::NoPools => "NoPools",
+            Self::OnlyStaticPools { .. } => "OnlyStaticPools",
             Self::Pools(_) => "Pools",
             Self::WaitsForReservation => "WaitsForReservation",
             Self::NotAsked => "NotAsked",
@@ -77,10 +84,16 @@ pub struct PoolRefusal {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    #[error("its limit of nodes is reached")]
-    NodeLimit,
-    #[error("every instance type exceeds what its limits leave ({left})")]
-    Limits { left: Resources },
+    #[error("its limit of nodes is reached ({0})")]
+    NodeLimit(Usage),
+    #[error(
+        "every instance type that suits the pod exceeds its limits ({})",
+        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    Limits(Vec<LimitReached>),
+    /// It launches nothing, whatever the pod.
+    #[error(transparent)]
+    Idle(Idle),
     #[error("did not tolerate taint {0}")]
     Taint(Taint),
     #[error("incompatible requirements, {0}")]
@@ -101,8 +114,9 @@ impl Reason {
     /// How it is called in output that programs read.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::NodeLimit => "NodeLimit",
-            Self::Limits { .. } => "Limits",
+            Self::NodeLimit(_) => "NodeLimit",
+            Self::Limits(_) => "Limits",
+            Self::Idle(idle) => idle.name(),
             Self::Taint(_) => "Taint",
             Self::Requirements(_) => "Requirements",
             Self::Volumes(_) => "Volumes",
@@ -114,6 +128,43 @@ impl Reason {
             Self::InstanceTypes(_) => "InstanceTypes",
             Self::Reserved => "Reserved",
         }
+    }
+}
+
+/// A limit that leaves too little for what a pod needs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{resource}: {usage}, the smallest of them has {needed}")]
+pub struct LimitReached {
+    pub resource: String,
+    pub usage: Usage,
+    /// The least that any type has which the pod could use.
+    pub needed: Quantity,
+}
+
+/// How far a limit is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub limit: Quantity,
+    /// By the pool's nodes, and by its claims whose nodes are on their way.
+    pub used: Quantity,
+    /// By the claims of this plan, each with the most that any of its types has.
+    pub planned: Quantity,
+}
+
+impl Usage {
+    /// Negative where the limit was lowered below what there is.
+    pub fn left(&self) -> Quantity {
+        self.limit - self.used - self.planned
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "limit {}, used {}", self.limit, self.used)?;
+        if !self.planned.is_zero() {
+            write!(f, ", planned {}", self.planned)?;
+        }
+        write!(f, ", left {}", self.left())
     }
 }
 

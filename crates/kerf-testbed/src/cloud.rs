@@ -237,6 +237,9 @@ impl CloudProvider for FaultyCloud {
     }
 
     async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, ProviderError> {
+        if self.faults.judge(Call::Catalogue).is_some() {
+            return Err(injected("the instance types cannot be read"));
+        }
         let of = self.cloud.instance_types(pool).await?;
         let found_out: Vec<Offered> = self.faults.state().found_out.iter().cloned().collect();
         if found_out.is_empty() {

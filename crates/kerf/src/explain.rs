@@ -35,7 +35,7 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
     };
     let unknown_types = |pool: Option<&str>| {
         let pool = objects.loaded.cluster.pools().named(pool?)?;
-        objects.unknown_types(pool)
+        objects.unknown_types(pool).map(|why| why.to_string())
     };
     match &options.what {
         Explained::Node(name) => {

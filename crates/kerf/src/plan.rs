@@ -13,12 +13,12 @@ use kerf_cluster::{
     Cluster,
     estate::TakenEstate,
     load::{Loaded, Loader},
-    snapshot::{self, Taken},
+    snapshot::{self, Pools, Taken},
     validation::InvalidPod,
     view::{self, Unreadable},
 };
 use kerf_controllers::Settings;
-use kerf_model::{InstanceType, KnownLabels, Pool};
+use kerf_model::{InstanceType, KnownLabels, snapshot::Idle};
 use kerf_provider::kwok::{self, CatalogueFileError};
 use kube::ResourceExt;
 use serde::Serialize;
@@ -107,7 +107,8 @@ pub(crate) fn print<R: Serialize>(
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
     let objects = Objects::gather(&options.files, options.now, &options.settings)?;
-    let (pools, idle_pools) = pools(&objects, &view::known_labels(&objects.rules))?;
+    let pools = objects.pools(&view::known_labels(&objects.rules))?;
+    let idle_pools = pools.idle.iter().map(IdlePool::new).collect::<Vec<_>>();
     let Taken { snapshot, left_out } =
         objects.loaded.cluster.snapshot(pools, &objects.rules, objects.moment.judged_at)?;
     let plan = kerf_scheduler::schedule_cheaply(&snapshot, &options.settings.scheduling());
@@ -186,14 +187,23 @@ impl Objects {
     }
 
     /// Why nothing is known about the machines of this pool, if that is so.
-    pub(crate) fn unknown_types(&self, pool: &NodePool) -> Option<String> {
-        self.types_of(pool).is_empty().then(|| {
-            format!(
-                "its instance types are unknown, because its NodeClass is of kind {}; \
-                 give them with --instance-types-file-path",
+    pub(crate) fn unknown_types(&self, pool: &NodePool) -> Option<Idle> {
+        self.types_of(pool).is_empty().then(|| Idle::UnknownInstanceTypes {
+            because: format!(
+                "its NodeClass is of kind {}; give them with --instance-types-file-path",
                 pool.spec.template.spec.node_class_ref.kind
-            )
+            ),
         })
+    }
+
+    /// Those to launch from, and the others with the reason.
+    fn pools(&self, known: &KnownLabels) -> Result<Pools, PlanError> {
+        let mut pools = Pools::default();
+        for pool in self.loaded.cluster.pools().values() {
+            let idle = snapshot::idle(pool).or_else(|| self.unknown_types(pool));
+            pools.add(Arc::new(view::pool_view(pool, self.types_of(pool), known)?), idle);
+        }
+        Ok(pools)
     }
 
     /// Nothing where they are unknown.
@@ -215,25 +225,6 @@ fn mark_what_goes(cluster: &mut Cluster) -> BTreeSet<String> {
     }
     let ids = going.iter().filter_map(|claim| Some(claim.status.as_ref()?.provider_id.clone()));
     ids.filter(|id| !id.is_empty()).collect()
-}
-
-/// The pools to launch from, and the others with the reason.
-fn pools(
-    objects: &Objects,
-    known: &KnownLabels,
-) -> Result<(Vec<Arc<Pool>>, Vec<IdlePool>), PlanError> {
-    let (mut pools, mut idle_pools) = (Vec::new(), Vec::new());
-    let idle_pool = |pool: &NodePool, reason| IdlePool { pool: pool.name_any(), reason };
-    for pool in objects.loaded.cluster.pools().values() {
-        if let Some(idle) = snapshot::idle(pool) {
-            idle_pools.push(idle_pool(pool, idle.to_string()));
-        } else if let Some(reason) = objects.unknown_types(pool) {
-            idle_pools.push(idle_pool(pool, reason));
-        } else {
-            pools.push(Arc::new(view::pool_view(pool, objects.types_of(pool), known)?));
-        }
-    }
-    Ok((pools, idle_pools))
 }
 
 fn is_of_kwok(pool: &NodePool) -> bool {

@@ -157,11 +157,11 @@ fn files_are_judged_at_their_own_time() {
 fn nodes_of_unknown_types_are_shown_with_the_reason() {
     let (_directory, file) = changed("kind: KWOKNodeClass", "kind: EC2NodeClass");
     let pool = printed(&["explain", "nodepool/general", "-f", &file]);
-    let unknown = "  its instance types are unknown, because its NodeClass is of kind EC2NodeClass; \
+    let unknown = "  its instance types are unknown: its NodeClass is of kind EC2NodeClass; \
                    give them with --instance-types-file-path\n";
     assert!(pool.contains(unknown), "{pool}");
     for (node, pods) in [("guarded", 1), ("quiet  ", 2), ("roomy  ", 2)] {
-        let stays = "stays (pool_not_found): NodePool not found (NodePool=general)";
+        let stays = "stays (unknown_instance_types): the instance types of its NodePool are unknown (NodePool=general)";
         assert!(pool.contains(&format!("  {node}   unknown   {pods}      {stays}\n")), "{pool}");
     }
     let node = printed(&["explain", "node/quiet", "-f", &file]);
@@ -170,5 +170,5 @@ fn nodes_of_unknown_types_are_shown_with_the_reason() {
     let json = printed(&["explain", "nodepool/general", "-f", &file, "-o", "json"]);
     let pool: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(pool["nodes"][0]["pricePerHour"], serde_json::Value::Null);
-    assert_eq!(pool["nodes"][0]["refusal"]["reason"], "pool_not_found");
+    assert_eq!(pool["nodes"][0]["refusal"]["reason"], "unknown_instance_types");
 }

@@ -69,6 +69,47 @@ fn pods_that_fit_nowhere_are_shown_with_the_reasons() {
     insta::assert_snapshot!(planned(&["-f", POOL, "-f", MISFITS]));
 }
 
+/// In the words of the documentation.
+#[test]
+fn a_limit_is_named_as_the_cause() {
+    let printed = planned(&["-f", "examples/limited.yaml"]);
+    let shown: String = printed.lines().map(|line| format!("    {line}\n")).collect();
+    let page = fs::read_to_string("../../docs/plan.md").unwrap();
+    assert!(page.contains(&shown), "{shown}");
+    let plan = planned_json(&["-f", "examples/limited.yaml"]);
+    assert_eq!(plan["unschedulable"][0]["pools"][0]["constraint"], "Limits");
+}
+
+#[test]
+fn a_pod_that_only_static_or_unknown_pools_could_take_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pools.yaml");
+    let text = fs::read_to_string(format!("../../{POOL}")).unwrap();
+    let check = |from: &str, to: &str, reason: &str, message: &str| {
+        assert!(text.contains(from), "{from}");
+        fs::write(&file, text.replacen(from, to, 1)).unwrap();
+        let plan = planned_json(&["-f", file.to_str().unwrap(), "-f", DEPLOYMENT]);
+        let pod = &plan["unschedulable"][0];
+        assert_eq!(
+            (pod["reason"].as_str(), pod["message"].as_str()),
+            (Some(reason), Some(message))
+        );
+    };
+    check(
+        "  limits:\n    cpu: 100\n",
+        "  replicas: 2\n",
+        "OnlyStaticPools",
+        "every NodePool is static (general) and keeps its replicas whatever pods need: add one without replicas",
+    );
+    check(
+        "kind: KWOKNodeClass",
+        "kind: EC2NodeClass",
+        "Pools",
+        "pool general: its instance types are unknown: its NodeClass is of kind EC2NodeClass; \
+         give them with --instance-types-file-path",
+    );
+}
+
 #[test]
 fn pods_that_no_node_could_help_are_told_apart_from_those_that_want_none() {
     let directory = tempfile::tempdir().unwrap();
@@ -247,7 +288,7 @@ fn pools_that_launch_nothing_are_named() {
         idle[0],
         (
             "aws",
-            "its instance types are unknown, because its NodeClass is of kind EC2NodeClass; \
+            "its instance types are unknown: its NodeClass is of kind EC2NodeClass; \
         give them with --instance-types-file-path"
         )
     );

@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use kerf_model::{Pod, Requirements, labels, pod::Phase};
 use kerf_runtime::Metrics;
-use kerf_scheduler::{Plan, Reason, Refusal};
+use kerf_scheduler::{Plan, PoolRefusal, Reason, Refusal};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge, histogram::Histogram},
@@ -127,9 +127,10 @@ fn by_zone(plan: &Plan) -> BTreeMap<String, usize> {
         claim.pods.iter().for_each(|pod| note(pod, allowed(&claim.requirements)));
     }
     for failure in &plan.failures {
-        let nowhere = matches!(&failure.refusal, Refusal::Pools(pools) if pools.iter().all(|it| {
-            matches!(&it.reason, Reason::Topology(topology) if topology.key == labels::ZONE)
-        }));
+        let nowhere = match &failure.refusal {
+            Refusal::Pools(pools) => is_without_zone(pools),
+            _ => false,
+        };
         let constraints = &failure.pod.constraints;
         let asked = match constraints.required_terms.as_slice() {
             [term] => constraints.node_selector.merged(term),
@@ -138,6 +139,15 @@ fn by_zone(plan: &Plan) -> BTreeMap<String, usize> {
         note(&failure.pod, if nowhere { NONE } else { allowed(&asked) });
     }
     counts
+}
+
+/// Whether the zones are what every pool has against a pod that would launch a node for any.
+fn is_without_zone(pools: &[PoolRefusal]) -> bool {
+    let mut launching = pools.iter().filter(|it| !matches!(it.reason, Reason::Idle(_))).peekable();
+    launching.peek().is_some()
+        && launching.all(
+            |it| matches!(&it.reason, Reason::Topology(topology) if topology.key == labels::ZONE),
+        )
 }
 
 const FLEXIBLE: &str = "flexible";

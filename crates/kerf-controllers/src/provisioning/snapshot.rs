@@ -5,12 +5,14 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use kerf_api::NodePool;
 use kerf_cluster::{
     Key,
-    snapshot::{self, Taken},
+    snapshot::{self, Pools, Taken},
     view,
 };
 use kerf_model::{
     KnownLabels, MAX_INSTANCE_TYPES, MinValuesPolicy, Pod, Pool, Quantity, Resources,
-    labels::INSTANCE_TYPE, resources::NODES, snapshot::NothingToLaunch,
+    labels::INSTANCE_TYPE,
+    resources::NODES,
+    snapshot::{Idle, IdlePool, NothingToLaunch},
 };
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Options, ReservedMode};
@@ -50,62 +52,66 @@ impl Settings {
 }
 
 /// The pools that may launch nodes for pods, with what their provider has for them.
-async fn usable_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> {
-    let candidates: Vec<Arc<NodePool>> = {
-        let cluster = context.index.read();
-        cluster.pools().values().filter(|pool| snapshot::idle(pool).is_none()).cloned().collect()
-    };
-    let mut pools = Vec::new();
-    for pool in candidates {
-        let Some(view) = with_instance_types(context, &pool, known).await else { continue };
-        match view.launchable(known) {
-            _ if view.instance_types.is_empty() => {
-                info!(pool = view.name, "skipping nodepool, it has no instance types");
-            }
-            Err(NothingToLaunch::TooFewValues)
-                if context.settings.min_values_policy == MinValuesPolicy::BestEffort =>
-            {
-                pools.push(view);
-            }
-            Err(nothing) => tell_impossible(context, &pool, nothing),
-            Ok(()) => pools.push(view),
+async fn usable_pools(context: &Context, known: &KnownLabels) -> Pools {
+    let mut pools = Pools::default();
+    let all: Vec<Arc<NodePool>> = context.index.read().pools().values().cloned().collect();
+    for pool in all {
+        let name = pool.name_any();
+        if let Some(why) = snapshot::idle(&pool) {
+            pools.idle.push(IdlePool { pool: name, why });
+            continue;
         }
+        let Some((view, idle)) = with_instance_types(context, &pool, known).await else { continue };
+        if let Some(why) = idle {
+            info!(pool = name, reason = %why, "skipping nodepool");
+            pools.idle.push(IdlePool { pool: name, why });
+            continue;
+        }
+        let best_effort = context.settings.min_values_policy == MinValuesPolicy::BestEffort;
+        match view.launchable(known) {
+            Ok(()) => {}
+            Err(NothingToLaunch::TooFewValues) if best_effort => {}
+            Err(nothing) => tell_impossible(context, &pool, nothing),
+        }
+        // The plan makes nothing of a pool that can launch nothing, and says so to the pods.
+        pools.launching.push(view);
     }
     pools
 }
 
 /// Every pool, whether it may launch nodes or not. One whose instance types are unknown has none.
 pub(crate) async fn all_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> {
-    let all: Vec<Arc<NodePool>> = context.index.read().pools().values().cloned().collect();
     let mut pools = Vec::new();
+    let all: Vec<Arc<NodePool>> = context.index.read().pools().values().cloned().collect();
     for pool in all {
-        pools.extend(with_instance_types(context, &pool, known).await);
+        let read = with_instance_types(context, &pool, known).await;
+        pools.extend(read.map(|(pool, _)| pool));
     }
     pools
 }
 
-/// The pool with what its provider has for it; nothing if it cannot be read.
+/// The pool with what its provider has for it, or why that is nothing. Nothing at all if it cannot be read.
 async fn with_instance_types(
     context: &Context,
     pool: &NodePool,
     known: &KnownLabels,
-) -> Option<Arc<Pool>> {
+) -> Option<(Arc<Pool>, Option<Idle>)> {
     let name = pool.name_any();
-    let types = context.provider.instance_types(pool).await;
-    let types = match types {
+    let (types, idle) = match context.provider.instance_types(pool).await {
         Ok(types) => {
             context.prices.remember(&name, &types);
-            types.to_vec()
+            (types.to_vec(), types.is_empty().then_some(Idle::NoInstanceTypes))
         }
         Err(error) => {
             error!(pool = name, %error, "the instance types of the nodepool are unknown");
-            Vec::new()
+            let because = error.to_string();
+            (Vec::new(), Some(Idle::UnknownInstanceTypes { because }))
         }
     };
     match view::pool_view(pool, types, known) {
         Ok(mut pool) => {
             charge_unlaunched(context, &mut pool);
-            Some(Arc::new(pool))
+            Some((Arc::new(pool), idle))
         }
         Err(error) => {
             error!(pool = name, %error, "skipping nodepool");
@@ -125,7 +131,7 @@ fn charge_unlaunched(context: &Context, pool: &mut Pool) {
         let types = types.filter(|one| allowed.is_none_or(|allowed| allowed.has(one.name())));
         let one_node = Resources::new().with(NODES, Quantity::from_units(1));
         let largest = types.fold(one_node, |largest, one| largest.max(one.capacity()));
-        pool.limits = pool.limits.minus(&largest);
+        pool.launching.add(&largest);
     }
 }
 

@@ -100,7 +100,10 @@ fn a_pool_without_instance_types_has_no_candidates() {
     std::sync::Arc::make_mut(&mut pool.pool).instance_types.clear();
     let estate = estate(vec![pool], vec![place("a", 1)]);
     let why = candidate(&estate, 0, Method::Drift).unwrap_err();
-    assert_eq!(why.to_string(), "NodePool not found (NodePool=default)");
+    assert_eq!(
+        why.to_string(),
+        "the instance types of its NodePool are unknown (NodePool=default)"
+    );
 }
 
 #[test]

@@ -45,7 +45,8 @@ pub async fn pods_that_come_one_after_the_other_do_not_exceed_it_either(world: W
     let why = world
         .until("the third is told", async |w: &World| told(w, "FailedScheduling", &third).await)
         .await;
-    assert!(why.contains("limit of nodes"), "{why}");
+    let reached = "its limit of nodes is reached (limit 2, used 2, left 0)";
+    assert!(why.contains(reached), "{why}");
     assert_eq!(world.list::<NodeClaim>().await.len(), 2);
 }
 
@@ -58,7 +59,8 @@ pub async fn a_limit_of_cpu_counts_whole_machines(world: World) {
     let why = world
         .until("the second is told", async |w: &World| told(w, "FailedScheduling", &second).await)
         .await;
-    assert!(why.contains("limit"), "{why}");
+    let reached = "exceeds its limits (cpu: limit 2, used 2, left 0, the smallest of them has 2)";
+    assert!(why.contains(reached), "{why}");
     assert_eq!(world.list::<NodeClaim>().await.len(), 1);
 }
 

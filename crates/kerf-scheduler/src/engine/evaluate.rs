@@ -1,7 +1,7 @@
 //! Whether a claim, open or new, takes a pod.
 
 use kerf_model::labels::{CAPACITY_TYPE, RESERVED, ZONE};
-use kerf_model::{MinValuesPolicy, Operator, Requirement, Requirements};
+use kerf_model::{Operator, Requirement, Requirements};
 
 use super::{Engine, Spot};
 use crate::algebra::{Key, SetId};
@@ -88,11 +88,8 @@ impl Engine<'_> {
         }
         let allowed = self.limits[template].allowed(&self.templates[template]);
         self.scratch.base.copy_from(allowed);
-        let candidate = Candidate {
-            template,
-            claim: None,
-            may_relax_min_values: self.options.min_values == MinValuesPolicy::BestEffort,
-        };
+        let candidate =
+            Candidate { template, claim: None, may_relax_min_values: self.relaxes_min_values() };
         let set = self.templates[template].set;
         self.evaluate(attempt, candidate, set, &attempt.spec.base.key.requests)
     }

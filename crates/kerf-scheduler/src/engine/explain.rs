@@ -1,6 +1,7 @@
 //! Why no pool takes a pod. Runs once per class that is left over, at the end, when nothing moves any more;
 //! so it may take its time and speak in words.
 
+use kerf_model::snapshot::Idle;
 use kerf_model::{Incompatible, Requirements, TooFewValues, Undefined};
 
 use super::Engine;
@@ -14,18 +15,31 @@ use crate::topology::{GroupId, Place};
 
 impl Engine<'_> {
     pub(super) fn explain(&mut self, class: ClassId) -> Refusal {
-        if self.templates.is_empty() {
-            return Refusal::NoPools;
-        }
         let mut attempt = self.attempt(class);
         self.sort_for_reading(&mut attempt);
-        let refusals = (0..self.templates.len())
+        let mut refusals: Vec<_> = (0..self.templates.len())
             .map(|template| PoolRefusal {
                 pool: self.templates[template].pool.name.clone(),
                 reason: self.explain_template(&attempt, template),
             })
             .collect();
-        Refusal::Pools(refusals)
+        refusals.extend_from_slice(&self.unusable);
+        let mut idle: Vec<_> = self.snapshot.idle_pools.iter().collect();
+        idle.sort_by(|a, b| a.pool.cmp(&b.pool));
+        // Static pools are none of the pod's business, unless there are no others.
+        let (fixed, idle): (Vec<_>, Vec<_>) =
+            idle.into_iter().partition(|idle| idle.why == Idle::Static);
+        refusals.extend(idle.into_iter().map(|idle| PoolRefusal {
+            pool: idle.pool.clone(),
+            reason: Reason::Idle(idle.why.clone()),
+        }));
+        match (refusals.is_empty(), fixed.is_empty()) {
+            (false, _) => Refusal::Pools(refusals),
+            (true, true) => Refusal::NoPools,
+            (true, false) => Refusal::OnlyStaticPools {
+                pools: fixed.into_iter().map(|idle| idle.pool.clone()).collect(),
+            },
+        }
     }
 
     /// Groups that keep a pod away come in the order in which they were made, which is that of the input; what is
@@ -44,15 +58,9 @@ impl Engine<'_> {
         attempt.domains.sort_by_cached_key(|check| (chooses(&check.pick), rank(check.group)));
     }
 
-    /// Walks the checks in the order in which a pod meets them and names the first that fails.
+    /// Walks the checks in the order in which a pod meets them and names the first that fails. Limits come last: they are
+    /// the cause where nothing else is, and raising one must help.
     fn explain_template(&mut self, attempt: &Attempt, template: usize) -> Reason {
-        if self.limits[template].node_limit_reached() {
-            return Reason::NodeLimit;
-        }
-        let allowed = self.limits[template].allowed(&self.templates[template]).clone();
-        if allowed.is_empty() && !self.templates[template].usable.is_empty() {
-            return Reason::Limits { left: self.limits[template].left(&self.lanes) };
-        }
         let spec = &attempt.spec;
         let pool = &self.templates[template].pool;
         if let Some(taint) = spec.first_untolerated(&pool.taints) {
@@ -100,29 +108,42 @@ impl Engine<'_> {
             };
             set = next;
         }
-        self.explain_filter(attempt, template, set, &allowed)
+        self.explain_filter(attempt, template, set)
     }
 
-    fn explain_filter(
-        &mut self,
-        attempt: &Attempt,
-        template: usize,
-        set: SetId,
-        allowed: &Bits,
-    ) -> Reason {
-        let mut rows = allowed.clone();
+    fn explain_filter(&mut self, attempt: &Attempt, template: usize, set: SetId) -> Reason {
+        let mut rows = self.templates[template].usable.clone();
         let serving = self.templates[template].serving(set, &mut self.algebra);
         rows.intersect_with(serving);
         let requests = attempt.spec.base.key.requests.clone();
         self.templates[template].keep_fitting(&mut rows, &requests);
         self.templates[template].keep_free_ports(&mut rows, attempt.spec.ports());
+        if rows.is_empty() {
+            let cause = self.filter_cause(attempt, template, set);
+            return self.filter_refusal(template, set, &requests, cause);
+        }
         let short = self.short_of_values(template, set, &rows);
-        let cause = match (rows.is_empty(), short.is_empty()) {
-            (false, true) => return Reason::Reserved,
-            (false, false) => FilterCause::MinValues(self.too_few(&short)),
-            (true, _) => self.filter_cause(attempt, template, set, allowed),
-        };
-        self.filter_refusal(template, set, &requests, cause)
+        if !short.is_empty() && !self.relaxes_min_values() {
+            let cause = FilterCause::MinValues(self.too_few(&short));
+            return self.filter_refusal(template, set, &requests, cause);
+        }
+        self.explain_limits(template, set, &rows).unwrap_or(Reason::Reserved)
+    }
+
+    /// Whether limits alone keep these rows from the pod, and which.
+    fn explain_limits(&mut self, template: usize, set: SetId, rows: &Bits) -> Option<Reason> {
+        if let Some(usage) = self.limits[template].nodes_reached() {
+            return Some(Reason::NodeLimit(usage));
+        }
+        let mut within = rows.clone();
+        within.intersect_with(self.limits[template].allowed(&self.templates[template]));
+        let enough =
+            self.relaxes_min_values() || self.short_of_values(template, set, &within).is_empty();
+        if !within.is_empty() && enough {
+            return None;
+        }
+        let limits = &self.limits[template];
+        Some(Reason::Limits(limits.reached(&self.templates[template], rows, &self.lanes)))
     }
 
     pub(super) fn explain_unusable(
@@ -131,10 +152,14 @@ impl Engine<'_> {
         short: &[(Key, u32)],
     ) -> PoolRefusal {
         let set = self.templates[template].set;
-        let cause = if short.is_empty() {
+        let requirements = self.algebra.requirements(set);
+        let mut types = self.templates[template].pool.instance_types.iter();
+        let cause = if !short.is_empty() {
+            FilterCause::MinValues(self.too_few(short))
+        } else if types.any(|it| it.requirements().intersects(&requirements).is_ok()) {
             FilterCause::NoOffering
         } else {
-            FilterCause::MinValues(self.too_few(short))
+            FilterCause::NoRequirements
         };
         PoolRefusal {
             pool: self.templates[template].pool.name.clone(),
@@ -167,24 +192,18 @@ impl Engine<'_> {
     }
 
     /// Holds every type against each of the three checks by itself.
-    fn filter_cause(
-        &mut self,
-        attempt: &Attempt,
-        template: usize,
-        set: SetId,
-        allowed: &Bits,
-    ) -> FilterCause {
+    fn filter_cause(&mut self, attempt: &Attempt, template: usize, set: SetId) -> FilterCause {
         let requirements = self.algebra.requirements(set);
         let labels = self.algebra.labels().clone();
         let requests = &attempt.spec.base.key.requests;
-        let mut fitting = allowed.clone();
+        let mut fitting = self.templates[template].usable.clone();
         self.templates[template].keep_fitting(&mut fitting, requests);
         self.templates[template].keep_free_ports(&mut fitting, attempt.spec.ports());
         let fitting = self.templates[template].types_of(&fitting);
-        let allowed = self.templates[template].types_of(allowed);
+        let usable = self.templates[template].types_of(&self.templates[template].usable);
         let pool = &self.templates[template].pool;
         let (mut any, mut pairs) = ([false; 3], [false; 3]);
-        for at in allowed.iter() {
+        for at in usable.iter() {
             let instance_type = &pool.instance_types[at];
             let compatible = instance_type.requirements().intersects(&requirements).is_ok();
             let offered = instance_type.is_offered(&requirements, &labels);

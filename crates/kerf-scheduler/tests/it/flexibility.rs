@@ -213,5 +213,7 @@ fn a_pool_without_anything_to_buy_is_named() {
         Pool { requirements: requirements("kubernetes.io/arch In s390x"), ..pool("default") };
     let plan = plan(&cluster(vec![nothing], vec![pod("web").build()]));
     assert_eq!(plan.unusable_pools.len(), 1);
-    assert!(refusal(&plan, "web").starts_with("no pool can launch"));
+    assert!(
+        refusal(&plan, "web").starts_with("pool default: no instance type meets all requirements")
+    );
 }

@@ -12,6 +12,7 @@ mod preferences;
 mod probe;
 mod properties;
 mod random;
+mod reasons;
 mod requirements;
 mod reserved;
 mod spread;

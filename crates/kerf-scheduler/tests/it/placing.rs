@@ -19,7 +19,7 @@ fn an_unconstrained_pod_gets_a_claim() {
 fn no_pools_no_claims() {
     let plan = plan(&cluster(vec![], vec![pod("web").build()]));
     assert!(plan.claims.is_empty());
-    assert!(refusal(&plan, "web").starts_with("no pool can launch"));
+    assert!(refusal(&plan, "web").starts_with("there is no NodePool"));
 }
 
 #[test]

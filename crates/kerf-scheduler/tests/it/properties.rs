@@ -116,10 +116,8 @@ fn a_probe_is_a_plan_without_the_nodes() {
                     snapshot.nodes[*node].pool.as_ref() == Some(&pool.name)
                 };
                 let leaving = question.iter().filter(leaves).count();
-                if let Some(limit) = pool.limits.get("nodes") {
-                    let left = limit.whole_units() - i64::try_from(leaving).unwrap();
-                    Arc::make_mut(pool).limits.set("nodes", Quantity::from_units(left));
-                }
+                let leaving = Quantity::from_units(i64::try_from(leaving).unwrap());
+                Arc::make_mut(pool).launching.set("nodes", leaving);
             }
             let plan = as_probe(schedule(&rest, &options), snapshot.pods.len(), &rest);
             assert_eq!(printed(answer), printed(&plan), "seed {seed}, without {question:?}");

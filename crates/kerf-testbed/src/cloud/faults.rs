@@ -36,6 +36,8 @@ pub enum CloudFault {
     TerminationSlow(Duration),
     /// Instances cannot be read or listed.
     ReadRefused,
+    /// The instance types cannot be read.
+    CatalogueRefused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,7 @@ pub(super) enum Call {
     Launch,
     Termination,
     Read,
+    Catalogue,
 }
 
 impl CloudFault {
@@ -57,6 +60,7 @@ impl CloudFault {
             | Self::NeverReady => Call::Launch,
             Self::TerminationRefused | Self::TerminationSlow(_) => Call::Termination,
             Self::ReadRefused => Call::Read,
+            Self::CatalogueRefused => Call::Catalogue,
         }
     }
 }

@@ -93,6 +93,12 @@ pub(super) struct IdlePool {
     pub(super) reason: String,
 }
 
+impl IdlePool {
+    pub(super) fn new(idle: &kerf_model::snapshot::IdlePool) -> Self {
+        Self { pool: idle.pool.clone(), reason: idle.why.to_string() }
+    }
+}
+
 impl Report {
     pub(super) fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
         let on_new_claims = plan.claims.iter().map(|claim| claim.pods.len()).sum();

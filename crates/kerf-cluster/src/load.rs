@@ -18,17 +18,19 @@ use kube_core::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Cluster, Kind};
+use crate::{Cluster, Key, Kind};
 use workloads::{Workload, Workloads};
 
 mod defaults;
 mod fields;
+mod lines;
 mod times;
 mod workloads;
 
 pub use fields::trim;
+pub use lines::Lines;
 pub use times::newest;
-pub use workloads::Expanded;
+pub use workloads::{Expanded, MOST_PODS};
 
 /// Collects objects. A later one takes the place of an earlier one of the same kind and name.
 #[derive(Debug, Default)]
@@ -58,9 +60,31 @@ pub enum LoadError {
     #[error("{kind}: metadata.name is missing")]
     Nameless { kind: String },
     #[error("{kind} {name}: {problem}")]
-    Unreadable { kind: String, name: String, problem: String },
+    Unreadable {
+        kind: String,
+        name: String,
+        field: String,
+        /// Names the field.
+        problem: String,
+    },
+    #[error("{kind} {name}: {field}: Invalid value: {value}: must be greater than or equal to 0")]
+    Negative { kind: &'static str, name: Key, field: &'static str, value: i32 },
     #[error("item {item}: {source}")]
     Item { item: usize, source: Box<LoadError> },
+}
+
+impl LoadError {
+    /// The field that it is about, from the root of the document.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Unreadable { field, .. } => field.clone(),
+            Self::Negative { field, .. } => (*field).to_owned(),
+            Self::Nameless { .. } => "metadata".to_owned(),
+            Self::OtherVersion { .. } => "apiVersion".to_owned(),
+            Self::NotAnObject => String::new(),
+            Self::Item { item, source } => format!("items[{}].{}", item - 1, source.field()),
+        }
+    }
 }
 
 impl Loader {
@@ -164,8 +188,7 @@ impl Loader {
     where
         W: DeserializeOwned + ResourceExt + Into<Workload>,
     {
-        self.workloads.add(in_a_namespace::<W>(read(kind, object)?).into());
-        Ok(())
+        self.workloads.add(in_a_namespace::<W>(read(kind, object)?).into())
     }
 
     /// It makes pods, and tells which pods are of one kind.
@@ -178,8 +201,7 @@ impl Loader {
         // The pods that are made for it name it by this.
         set.meta_mut().uid.get_or_insert(name);
         self.cluster.apply(set.clone());
-        self.workloads.add(set.into());
-        Ok(())
+        self.workloads.add(set.into())
     }
 
     fn pass_over(&mut self, api_version: &str, kind: &str) -> Result<(), LoadError> {
@@ -231,6 +253,7 @@ fn read<K: DeserializeOwned>(kind: &str, object: Value) -> Result<K, LoadError> 
     serde_path_to_error::deserialize(object).map_err(|error| LoadError::Unreadable {
         kind: kind.to_owned(),
         name,
+        field: error.path().to_string(),
         problem: error.to_string(),
     })
 }

@@ -8,12 +8,14 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::GoDuration;
-use kerf_cluster::load;
+use kerf_cluster::load::{self, Lines};
 use kerf_model::Quantity;
+use kerf_testbed::admission::faults;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
+    objects,
     policy::{AS_IS, Policy},
     standing::Standing,
 };
@@ -177,6 +179,7 @@ pub enum ScenarioError {
     Empty { path: String },
     #[error("{path} is not YAML: {problem}")]
     Syntax { path: String, problem: String },
+    /// Here and below: the path has the line behind it, where the field stands on one.
     #[error("{path}, at {field}: {problem}; see docs/simulate.md for the format")]
     Shape { path: String, field: String, problem: String },
     #[error("{path}, at {field}: {problem}")]
@@ -212,12 +215,11 @@ impl Scenario {
         let newest = load::newest(&value).unwrap_or_else(new_year);
         let read = match snapshot::items(&mut value) {
             Some(items) => snapshot::scenario(items, newest),
-            None => {
-                shaped(value, path).map(|scenario: Self| scenario.check().map(|()| scenario))?
-            }
+            None => shaped(value, text, path)
+                .map(|scenario: Self| scenario.check().map(|()| scenario))?,
         };
         read.map_err(|Wrong { field, problem }| ScenarioError::Wrong {
-            path: path.to_owned(),
+            path: placed(text, path, &field),
             field,
             problem,
         })
@@ -251,6 +253,9 @@ impl Scenario {
         for (index, workload) in self.workloads.iter().enumerate() {
             workload.check().map_err(|wrong| wrong.within(&format!("workloads[{index}]")))?;
         }
+        for (index, pool) in self.pools.iter().enumerate() {
+            pool.check().map_err(|wrong| wrong.within(&format!("pools[{index}]")))?;
+        }
         for (index, movement) in self.prices.iter().enumerate() {
             movement.check().map_err(|wrong| wrong.within(&format!("prices[{index}]")))?;
         }
@@ -260,7 +265,7 @@ impl Scenario {
 
 /// Reads YAML whose errors name the field.
 pub(crate) fn read_yaml<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ScenarioError> {
-    shaped(any_yaml(text, path)?, path)
+    shaped(any_yaml(text, path)?, text, path)
 }
 
 /// JSON is read as such: of a large snapshot a YAML parser would take many times as long.
@@ -277,15 +282,54 @@ fn any_yaml(text: &str, path: &str) -> Result<Value, ScenarioError> {
     })
 }
 
-fn shaped<T: DeserializeOwned>(value: Value, path: &str) -> Result<T, ScenarioError> {
+fn shaped<T: DeserializeOwned>(value: Value, text: &str, path: &str) -> Result<T, ScenarioError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let field = match error.path().to_string() {
             top if top == "." => "the top level".to_owned(),
             field => field,
         };
         let problem = error.into_inner().to_string();
-        ScenarioError::Shape { path: path.to_owned(), field, problem }
+        ScenarioError::Shape { path: placed(text, path, &field), field, problem }
     })
+}
+
+/// The path, with the line behind it on which the field stands.
+fn placed(text: &str, path: &str, field: &str) -> String {
+    let line = serde_saphyr::from_str::<Lines>(text).ok().and_then(|lines| lines.of(field));
+    line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}"))
+}
+
+/// A simulation keeps every object in memory, and these are more than one would wait for.
+const MOST_NODES: i64 = 5_000;
+
+impl PoolEntry {
+    /// As an API server would judge it, and after each of its changes.
+    fn check(&self) -> Result<(), Wrong> {
+        let mut spec = Value::Object(self.spec.clone());
+        check_pool(&self.name, &spec).map_err(|wrong| wrong.within("spec"))?;
+        for (index, change) in self.changes.iter().enumerate() {
+            objects::merge(&mut spec, &Value::Object(change.spec.clone()));
+            check_pool(&self.name, &spec)
+                .map_err(|wrong| wrong.within(&format!("changes[{index}].spec")))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_pool(name: &str, spec: &Value) -> Result<(), Wrong> {
+    let spec = spec.as_object().cloned().unwrap_or_default();
+    let entry = PoolEntry { name: name.to_owned(), spec, changes: Vec::new() };
+    let pool = objects::node_pool(&entry, &Policy::default());
+    if pool["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas > MOST_NODES) {
+        return Err(Wrong::new("replicas", format!("a simulation has at most {MOST_NODES} nodes")));
+    }
+    match faults(&pool).first() {
+        Some(fault) => {
+            let field = fault.field();
+            Err(Wrong::new(field.strip_prefix("spec.").unwrap_or(field), fault.to_string()))
+        }
+        None => Ok(()),
+    }
 }
 
 impl InstanceTypeEntry {
@@ -428,7 +472,40 @@ mod tests {
             ("# nothing but a comment\n", "x.yaml is empty; "),
             ("length: [", "x.yaml is not YAML: "),
             ("length: 1h\n", "x.yaml, at the top level: missing field `pools`"),
-            ("length: soon\n", "x.yaml, at length: \"soon\" is not a duration"),
+            ("length: soon\n", "x.yaml:1, at length: \"soon\" is not a duration"),
+            (
+                "length: 1h\nworkloads: []\npools:\n  - name: a\n    spec:\n      disruption:\n        consolidationSavingsTreshold: 1\n",
+                "x.yaml:7, at pools[0].spec.disruption.consolidationSavingsTreshold: unknown field \
+                 \"spec.disruption.consolidationSavingsTreshold\"",
+            ),
+            (
+                "length: 1h\nworkloads: []\npools:\n  - name: a\n    changes:\n      - {at: 1m, spec: {weight: 1000}}\n",
+                "x.yaml:6, at pools[0].changes[0].spec.weight: spec.weight: Invalid value: 1000: ",
+            ),
+            (
+                "length: 1h\nworkloads: []\npools: [{name: a, spec: {replicas: -5}}]\n",
+                "x.yaml:3, at pools[0].spec.replicas: spec.replicas: Invalid value: -5: ",
+            ),
+            (
+                "length: 1h\nworkloads: []\npools: [{name: a, spec: {replicas: 2000000000}}]\n",
+                "x.yaml:3, at pools[0].spec.replicas: a simulation has at most 5000 nodes",
+            ),
+            (
+                &web("replicas: 2000000000"),
+                "at workloads[0].replicas: a simulation has at most 150000 pods",
+            ),
+            (
+                &web("daily: {low: 3, high: 2000000000}"),
+                "at workloads[0].daily.high: a simulation has at most",
+            ),
+            (
+                &web("replicas: 1, steps: [{at: 1m, replicas: 2000000000}]"),
+                "at workloads[0].steps: a simulation has at most",
+            ),
+            (
+                &web("cron: {schedule: '0 * * * *', runsFor: 1m, pods: 2000000000}"),
+                "at workloads[0].cron.pods: a simulation has at most",
+            ),
             ("length: 1h\npools: []\nworkloads: []\n", "at pools: nodes come from pools"),
             (
                 &format!("{SMALL}workloads: []\nwrkloads: []\n"),

@@ -23,6 +23,7 @@ mod write;
 pub use error::{ApiError, Cause, Named};
 pub(crate) use feed::{Feed, Seen, Wanted};
 pub use request::{Call, Query, Verb};
+pub(crate) use schema::CustomSchema;
 pub use schema::SchemaError;
 pub use watch::{Body, WatchCut};
 

@@ -22,6 +22,7 @@
 //! ```
 
 pub mod actors;
+pub mod admission;
 mod api;
 mod cloud;
 mod dump;

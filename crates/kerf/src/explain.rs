@@ -24,7 +24,7 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
     let taken = objects.estate(&options.settings)?;
     let estate = &taken.estate;
     let settings = options.settings.disruption();
-    for warning in &options.warnings {
+    for warning in objects.warnings.iter().chain(&options.warnings) {
         eprintln!("kerf: {warning}");
     }
     let explainer = Explainer::new(estate, &settings);

@@ -12,7 +12,7 @@ use kerf_api::{
 use kerf_cluster::{
     Cluster,
     estate::TakenEstate,
-    load::{Loaded, Loader},
+    load::{Loaded, Loader, MOST_PODS},
     snapshot::{self, Pools, Taken},
     validation::InvalidPod,
     view::{self, Unreadable},
@@ -118,7 +118,7 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
         left_out.into_iter().partition(InvalidPod::wants_no_pool);
     report.add_invalid(&invalid);
     report.notes = notes(&objects.loaded, &uninterested);
-    report.notes.extend(options.warnings.iter().cloned());
+    report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
     Ok(report)
 }
 
@@ -131,6 +131,8 @@ pub(crate) struct Objects {
     pub(crate) moment: Moment,
     /// The provider ids of machines that a command is about, as their claims say.
     in_queue: BTreeSet<String>,
+    /// What an API server would not take as it is, of objects that one has taken.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Objects {
@@ -146,13 +148,13 @@ impl Objects {
             None => kwok::generated(),
         };
         let rules = kwok::label_rules(&types);
-        let mut objects = Loader::default();
+        let (mut objects, mut warnings) = (Loader::default(), Vec::new());
         if files.is_empty() {
             for object in read_cluster(|_, _| {})? {
                 objects.add(object).map_err(InputError::of_cluster)?;
             }
         } else {
-            input::read(files, &mut objects)?;
+            warnings = input::read(files, &mut objects)?;
         }
         let newest = objects.newest().filter(|_| !files.is_empty());
         let moment = Moment::of(now, newest, files.is_empty());
@@ -170,6 +172,7 @@ impl Objects {
             types_are_given: types_file.is_some(),
             moment,
             in_queue,
+            warnings,
         })
     }
 
@@ -239,8 +242,16 @@ pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {
     }
     for workload in &loaded.expanded {
         let (kind, name, pods) = (workload.kind, &workload.workload, workload.pods);
-        let pods = table::count(pods, "pod");
-        notes.push(format!("{kind} {name} has no pods yet and counts with the {pods} it asks for"));
+        let counted = table::count(pods, "pod");
+        notes.push(if pods == workload.asked {
+            format!("{kind} {name} has no pods yet and counts with the {counted} it asks for")
+        } else {
+            format!(
+                "{kind} {name} has no pods yet and asks for {}; it counts with {counted}, because at most {MOST_PODS} \
+                 pods are planned for that do not exist yet",
+                workload.asked
+            )
+        });
     }
     for claim in loaded.cluster.claims().values() {
         let status = claim.status.as_ref();

@@ -241,10 +241,10 @@ fn wrong_input_is_refused_with_one_sentence() {
     for (arguments, expected) in [
         (&["-f", "/nonexistent/a.yaml"][..], "cannot read /nonexistent/a.yaml: No such file or directory".to_owned()),
         (&["-f", &empty], format!("the directory {empty} has no files that end with .yaml, .yml or .json")),
-        (&["-f", &no_object], format!("{no_object}, document 1: it is not a Kubernetes object: apiVersion and kind are missing")),
-        (&["-f", &replicas], format!("{replicas}, document 1: NodePool p: spec.weight: invalid type: string \"heavy\", expected i32")),
-        (&["-f", &second], format!("{second}, document 3: NodePool p: spec: missing field `template`")),
-        (&["-f", &cpu], "reading the limits of NodePool p: ".to_owned()),
+        (&["-f", &no_object], format!("{no_object}:1: it is not a Kubernetes object: apiVersion and kind are missing")),
+        (&["-f", &replicas], format!("{replicas}:5: NodePool p: spec.template: Required value\n{replicas}:5: NodePool p: spec.weight: Invalid value: \"string\": ")),
+        (&["-f", &second], format!("{second}:63: NodePool p: spec.template: Required value")),
+        (&["-f", &cpu], format!("{cpu}:5: NodePool p: spec.limits.cpu: Invalid value: ")),
         (&["-f", &syntax], format!("{syntax} is neither YAML nor JSON: ")),
         (&["-f", DEPLOYMENT], "there is neither a NodePool nor a Node among the objects, so that pods can go nowhere; \
             add a NodePool, for instance with -f nodepool.yaml".to_owned()),
@@ -256,8 +256,97 @@ fn wrong_input_is_refused_with_one_sentence() {
         let (code, stdout, stderr) = plan(arguments);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
         assert!(stderr.starts_with(&format!("kerf: {expected}")), "{stderr}\n{expected}");
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert_eq!(stderr.lines().count(), expected.lines().count(), "{stderr}");
     }
+}
+
+/// What `kubectl apply` would refuse is refused, with its place; what a cluster has is taken as it is, with a note.
+#[test]
+fn pools_are_validated_as_an_api_server_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pool.yaml");
+    let path = file.to_str().unwrap();
+    let text = fs::read_to_string(format!("../../{POOL}")).unwrap();
+    let limits = "  limits:\n    cpu: 100\n";
+    let line = 1 + text.lines().position(|line| line == "  limits:").unwrap();
+    let misspelt = "  disruption:\n    consolidationSavingsTreshold: 0.5\n";
+    for (from, to, expected) in [
+        (
+            limits,
+            misspelt,
+            vec![format!(
+                "{path}:{}: NodePool general: unknown field \"spec.disruption.consolidationSavingsTreshold\"",
+                line + 1
+            )],
+        ),
+        (
+            limits,
+            "  weight: 1000\n  limit:\n    cpu: 1\n",
+            vec![
+                format!("{path}:{}: NodePool general: unknown field \"spec.limit\"", line + 1),
+                format!("{path}:{line}: NodePool general: spec.weight: Invalid value: 1000: "),
+            ],
+        ),
+        (
+            limits,
+            "  replicas: -5\n",
+            vec![format!("{path}:{line}: NodePool general: spec.replicas: Invalid value: -5: ")],
+        ),
+        // A rule of the definition.
+        (
+            limits,
+            "  replicas: 1\n  weight: 1\n",
+            vec![format!(
+                "{path}:6: NodePool general: spec: Invalid value: \"object\": 'weight' is not supported"
+            )],
+        ),
+        (
+            "key: kubernetes.io/os",
+            "key: karpenter.sh/mine",
+            vec![format!("{path}:14: NodePool general: spec.template.spec.requirements[0].key: ")],
+        ),
+    ] {
+        assert!(text.contains(from), "{from}");
+        fs::write(&file, text.replacen(from, to, 1)).unwrap();
+        let commands: [&[&str]; 3] =
+            [&["plan"], &["plan", "--disruption"], &["explain", "nodepool/general"]];
+        for command in commands {
+            let arguments = [command, &["-f", path]].concat();
+            let (code, stdout, stderr) = output(kerf(Path::new("/nonexistent"), &arguments));
+            assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
+            let lines: Vec<_> = stderr.strip_prefix("kerf: ").unwrap().lines().collect();
+            assert_eq!(lines.len(), expected.len(), "{stderr}");
+            for (line, expected) in lines.iter().zip(&expected) {
+                assert!(line.starts_with(expected.as_str()), "{line}\n{expected}");
+            }
+        }
+    }
+    let stored = text.replacen(limits, misspelt, 1).replacen(
+        "  name: general",
+        "  name: general\n  uid: u",
+        1,
+    );
+    fs::write(&file, stored).unwrap();
+    let note =
+        "Note: NodePool general: unknown field \"spec.disruption.consolidationSavingsTreshold\"\n";
+    assert_eq!(planned(&["-f", path]), format!("No pod needs a place.\n\n{note}"));
+}
+
+#[test]
+fn absurd_numbers_of_replicas_are_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("deployment.yaml");
+    let path = file.to_str().unwrap();
+    let text = fs::read_to_string(format!("../../{DEPLOYMENT}")).unwrap();
+    fs::write(&file, text.replacen("replicas: 10", "replicas: -5", 1)).unwrap();
+    let (code, _, stderr) = plan(&["-f", POOL, "-f", path]);
+    let refused =
+        "Deployment shop/web: spec.replicas: Invalid value: -5: must be greater than or equal to 0";
+    assert_eq!((code, stderr), (Some(2), format!("kerf: {path}:8: {refused}\n")));
+    let pool = fs::read_to_string(format!("../../{POOL}")).unwrap();
+    fs::write(&file, pool.replacen("  limits:\n    cpu: 100\n", "  replicas: 2000000000\n", 1))
+        .unwrap();
+    assert!(planned(&["-f", path]).contains("general: it has replicas"));
 }
 
 #[test]
@@ -266,7 +355,7 @@ fn pools_that_launch_nothing_are_named() {
     let path = directory.path().join("pools.yaml");
     let pool = |name: &str, kind: &str, spec: &str, key: &str| {
         format!(
-            "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{{spec} template: \
+            "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}, uid: u}}\nspec: {{{spec} template: \
              {{spec: {{nodeClassRef: {{group: g, kind: {kind}, name: d}}, requirements: [{{key: {key}, operator: Exists}}]}}}}}}\n"
         )
     };

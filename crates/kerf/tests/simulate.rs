@@ -118,12 +118,12 @@ fn what_is_wrong_is_said_in_one_sentence() {
     let never = never.replace(" steps: [{at: 10m, replicas: 2}],", "");
     for (scenario, arguments, message) in [
         ("", &[][..], "kerf: scenario.yaml is empty; write a scenario"),
-        ("seeed: 3\n", &[], "kerf: scenario.yaml, at seeed: unknown field `seeed`"),
-        (&cheap, &[], "kerf: scenario.yaml, at instanceTypes[0].price: a machine costs something"),
+        ("seeed: 3\n", &[], "kerf: scenario.yaml:1, at seeed: unknown field `seeed`"),
+        (&cheap, &[], "kerf: scenario.yaml:13, at instanceTypes[0].price: a machine costs something"),
         (
             &never,
             &[],
-            "kerf: scenario.yaml, at workloads[0].cron.schedule: \"0 0 31 2 *\" never comes up",
+            "kerf: scenario.yaml:12, at workloads[0].cron.schedule: \"0 0 31 2 *\" never comes up",
         ),
         (
             SMALL,

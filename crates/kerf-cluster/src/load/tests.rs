@@ -81,6 +81,14 @@ fn what_cannot_be_read_is_named() {
             "Deployment d: spec.replicas: invalid type: string \"three\", expected i32",
         ),
         (
+            workload("Deployment", "d", &json!({"replicas": -5})),
+            "Deployment default/d: spec.replicas: Invalid value: -5: must be greater than or equal to 0",
+        ),
+        (
+            workload("Job", "j", &json!({"parallelism": -1})),
+            "Job default/j: spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
             json!({"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool", "metadata": {"name": "p"}}),
             "NodePool of karpenter.sh/v1beta1 is not read; convert it to karpenter.sh/v1",
         ),
@@ -107,6 +115,17 @@ fn fields_that_decisions_do_not_use_need_not_be_readable() {
     let mut strange = pod("a");
     strange["spec"]["volumes"] = json!([{"name": "v", "configMap": {"defaultMode": "0644"}}]);
     assert_eq!(pods(&load(&[strange])), ["default/a"]);
+}
+
+/// Two billion pods are two terabytes.
+#[test]
+fn a_workload_gets_no_more_pods_than_kubernetes_is_built_for() {
+    let loaded = load(&[
+        workload("Deployment", "a", &json!({"replicas": 2_000_000_000})),
+        workload("Deployment", "b", &json!({"replicas": 3})),
+    ]);
+    let counts: Vec<_> = loaded.expanded.iter().map(|one| (one.asked, one.pods)).collect();
+    assert_eq!(counts, [(2_000_000_000, MOST_PODS), (3, 0)]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use k8s_openapi::{
 };
 use kube_core::{Resource, ResourceExt};
 
+use super::LoadError;
 use crate::{Cluster, Key};
 
 /// Kubernetes puts it on the pods of a Deployment; spread constraints tell revisions apart by it.
@@ -23,6 +24,10 @@ const PLANNED: &str = "planned";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
+/// The pods that are made for workloads which have none. More than Kubernetes is built for are never wanted, and a number that was
+/// mistyped must not take all memory.
+pub const MOST_PODS: usize = 150_000;
+
 /// Something that makes pods from a template.
 #[derive(Debug)]
 pub(super) struct Workload {
@@ -30,8 +35,9 @@ pub(super) struct Workload {
     metadata: ObjectMeta,
     /// As the owner of its pods.
     reference: OwnerReference,
-    /// How many pods it would make now.
+    /// How many pods it would make now, and the field that says so.
     pods: i32,
+    pods_field: &'static str,
     first: i32,
     template: PodTemplateSpec,
     claims: Vec<PersistentVolumeClaim>,
@@ -44,6 +50,9 @@ pub(super) struct Workload {
 pub struct Expanded {
     pub kind: &'static str,
     pub workload: Key,
+    /// How many it asks for.
+    pub asked: usize,
+    /// How many it got: fewer where all workloads together ask for more than [`MOST_PODS`].
     pub pods: usize,
 }
 
@@ -52,21 +61,29 @@ pub struct Expanded {
 pub(super) struct Workloads(BTreeMap<(&'static str, Key), Workload>);
 
 impl Workloads {
-    pub(super) fn add(&mut self, workload: Workload) {
+    pub(super) fn add(&mut self, workload: Workload) -> Result<(), LoadError> {
+        if workload.pods < 0 {
+            let (kind, name) = (workload.kind, workload.key());
+            let (field, value) = (workload.pods_field, workload.pods);
+            return Err(LoadError::Negative { kind, name, field, value });
+        }
         self.0.insert((workload.kind, workload.key()), workload);
+        Ok(())
     }
 
     /// Adds the pods of those workloads that nothing in the cluster belongs to.
     pub(super) fn expand(self, cluster: &mut Cluster) -> Vec<Expanded> {
         let owners = self.owners(cluster);
-        let mut expanded = Vec::new();
+        let (mut expanded, mut left) = (Vec::new(), MOST_PODS);
         for ((kind, key), workload) in self.0 {
             if owners.contains(&(kind.to_owned(), key.clone())) {
                 continue;
             }
-            let pods = workload.make_pods();
-            if !pods.is_empty() {
-                expanded.push(Expanded { kind, workload: key, pods: pods.len() });
+            let asked = usize::try_from(workload.pods).unwrap_or(0);
+            let pods = workload.make_pods(left);
+            left -= pods.len();
+            if asked > 0 {
+                expanded.push(Expanded { kind, workload: key, asked, pods: pods.len() });
             }
             if let Some(set) = workload.replica_set() {
                 cluster.apply_if_missing(set);
@@ -153,6 +170,7 @@ impl Workload {
                 ..OwnerReference::default()
             },
             pods: if object.meta().deletion_timestamp.is_some() { 0 } else { pods.unwrap_or(1) },
+            pods_field: "spec.replicas",
             first: 0,
             template,
             claims: Vec::new(),
@@ -181,8 +199,9 @@ impl Workload {
         Key::namespaced(self.metadata.namespace.clone().unwrap_or_default(), name)
     }
 
-    fn make_pods(&self) -> Vec<Pod> {
-        (self.first..self.first.saturating_add(self.pods)).map(|index| self.pod(index)).collect()
+    fn make_pods(&self, most: usize) -> Vec<Pod> {
+        let indices = self.first..self.first.saturating_add(self.pods);
+        indices.take(most).map(|index| self.pod(index)).collect()
     }
 
     fn pod(&self, index: i32) -> Pod {
@@ -266,9 +285,9 @@ impl From<Job> for Workload {
             matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
         });
         let done = status.succeeded.unwrap_or(0);
-        let left = spec.completions.map_or(i32::MAX, |completions| completions - done);
+        let left = spec.completions.map_or(i32::MAX, |all| all.saturating_sub(done).max(0));
         let at_once = spec.parallelism.unwrap_or(1).min(left);
         let pods = if ended || spec.suspend == Some(true) { 0 } else { at_once };
-        Self::new("Job", &job, Some(pods), spec.template)
+        Self { pods_field: "spec.parallelism", ..Self::new("Job", &job, Some(pods), spec.template) }
     }
 }

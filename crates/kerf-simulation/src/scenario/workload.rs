@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, f64::consts::TAU, str::FromStr, time::Duration}
 
 use jiff::tz::TimeZone;
 use kerf_api::GoDuration;
+use kerf_cluster::load::MOST_PODS;
 use kerf_model::Quantity;
 use kerf_testbed::Random;
 use serde::Deserialize;
@@ -127,6 +128,18 @@ impl Workload {
     }
 
     fn check_details(&self) -> Result<(), Wrong> {
+        let steps = self.steps.iter().map(|step| ("steps", Some(step.replicas)));
+        let once = [
+            ("replicas", self.replicas),
+            ("daily.high", self.daily.as_ref().map(|daily| daily.high)),
+            ("cron.pods", self.cron.as_ref().map(|cron| cron.pods)),
+        ];
+        for (field, pods) in once.into_iter().chain(steps) {
+            if pods.is_some_and(|pods| pods as usize > MOST_PODS) {
+                let problem = format!("a simulation has at most {MOST_PODS} pods");
+                return Err(Wrong::new(field, problem));
+            }
+        }
         if let Some(daily) = &self.daily {
             if daily.low > daily.high {
                 return Err(Wrong::new("daily", "low is above high"));

@@ -76,7 +76,7 @@ pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
     let found = pass(&taken.estate, &settings, &mut Memory::default());
     let mut report = Report::new(objects.moment, &found, &taken.estate.snapshot.labels);
     report.notes = notes(&objects.loaded, &taken.left_out);
-    report.notes.extend(options.warnings.iter().cloned());
+    report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
     print(&report, options.format, render)?;
     Ok(ExitCode::SUCCESS)
 }

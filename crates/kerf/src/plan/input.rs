@@ -1,13 +1,18 @@
 //! Objects from files, directories and standard input.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     io::Read,
     path::{Path, PathBuf},
 };
 
-use kerf_cluster::load::{LoadError, Loader};
+use kerf_cluster::load::{Lines, LoadError, Loader};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use validation::Findings;
+
+mod validation;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
@@ -17,10 +22,31 @@ pub(crate) enum InputError {
     EmptyDirectory { path: String },
     #[error("{path} is neither YAML nor JSON: {problem}")]
     Syntax { path: String, problem: String },
-    #[error("{path}, document {document}: {source}")]
-    Object { path: String, document: usize, source: LoadError },
+    #[error("{place}: {source}")]
+    Object { place: Place, source: LoadError },
+    /// One line for each.
+    #[error("{}", .0.iter().map(|(place, why)| format!("{place}: {why}")).collect::<Vec<_>>().join("\n"))]
+    Invalid(Vec<(Place, String)>),
     #[error("the cluster sent something unexpected: {0}")]
     Cluster(LoadError),
+}
+
+/// A place in a file, as compilers print it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: String,
+    /// Counted from 1.
+    document: usize,
+    line: Option<u64>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.path),
+            None => write!(f, "{}, document {}", self.path, self.document),
+        }
+    }
 }
 
 impl InputError {
@@ -29,26 +55,27 @@ impl InputError {
     }
 }
 
-/// Reads all of these in their order; `-` is standard input.
-pub(super) fn read(paths: &[PathBuf], loader: &mut Loader) -> Result<(), InputError> {
+/// Reads all of these in their order; `-` is standard input. What is odd about objects that exist comes back as warnings.
+pub(super) fn read(paths: &[PathBuf], loader: &mut Loader) -> Result<Vec<String>, InputError> {
+    let mut warnings = Vec::new();
     for path in paths {
         if path == Path::new("-") {
             let mut text = String::new();
             let read = io::stdin().read_to_string(&mut text);
             read.map_err(|source| InputError::Read { path: "standard input".into(), source })?;
-            add(&text, "standard input", loader)?;
+            warnings.extend(add(&text, "standard input", loader)?);
         } else if path.is_dir() {
             for file in manifests(path)? {
-                add_file(&file, loader)?;
+                warnings.extend(add_file(&file, loader)?);
             }
         } else {
-            add_file(path, loader)?;
+            warnings.extend(add_file(path, loader)?);
         }
     }
-    Ok(())
+    Ok(warnings)
 }
 
-fn add_file(path: &Path, loader: &mut Loader) -> Result<(), InputError> {
+fn add_file(path: &Path, loader: &mut Loader) -> Result<Vec<String>, InputError> {
     let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
     add(&text, &path.display().to_string(), loader)
 }
@@ -76,15 +103,40 @@ fn manifests(directory: &Path) -> Result<Vec<PathBuf>, InputError> {
     Ok(files)
 }
 
-fn add(text: &str, path: &str, loader: &mut Loader) -> Result<(), InputError> {
+fn add(text: &str, path: &str, loader: &mut Loader) -> Result<Vec<String>, InputError> {
     let documents =
         documents(text).map_err(|problem| InputError::Syntax { path: path.to_owned(), problem })?;
-    for (index, document) in documents.into_iter().enumerate() {
-        let failed =
-            |source| InputError::Object { path: path.to_owned(), document: index + 1, source };
-        loader.add(document).map_err(failed)?;
+    let mut found = Findings::default();
+    for (index, document) in documents.iter().enumerate() {
+        found.look_at(index, document);
     }
-    Ok(())
+    if !found.refused.is_empty() {
+        let places = places(text, path, found.refused.iter().map(|it| (it.document, &*it.field)));
+        let why = found.refused.iter().map(ToString::to_string);
+        return Err(InputError::Invalid(places.into_iter().zip(why).collect()));
+    }
+    for (index, document) in documents.into_iter().enumerate() {
+        if let Err(source) = loader.add(document) {
+            let place = places(text, path, [(index, &*source.field())]).remove(0);
+            return Err(InputError::Object { place, source });
+        }
+    }
+    Ok(found.warnings().collect())
+}
+
+/// Where these fields of these documents stand. The text is read a second time for that, as YAML, which JSON is as well.
+fn places<'a>(
+    text: &str,
+    path: &str,
+    fields: impl IntoIterator<Item = (usize, &'a str)>,
+) -> Vec<Place> {
+    let lines: Vec<Lines> = yaml(text).unwrap_or_default();
+    let place = |(document, field): (usize, &str)| {
+        let lines = lines.get(document);
+        let line = lines.map(|lines| lines.of(field).unwrap_or_else(|| lines.first()));
+        Place { path: path.to_owned(), document: document + 1, line }
+    };
+    fields.into_iter().map(place).collect()
 }
 
 /// The documents of a text; empty ones do not count. JSON is read as such, because a dump of a large cluster takes a
@@ -99,7 +151,7 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
     json.or_else(|error| yaml(text).map_err(|_| error.to_string()))
 }
 
-fn yaml(text: &str) -> Result<Vec<Value>, String> {
+fn yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
     let options = serde_saphyr::options! {
         // Not limited in size: it is the user's own file. The limits on depth and aliases stay.
         budget: serde_saphyr::budget! {

@@ -1,9 +1,14 @@
 //! Kubernetes events: what the operator tells the owner of an object, in `kubectl describe`.
 
+mod folding;
+
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,20 +20,23 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ObjectMeta, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use self::folding::{Outbox, Sending, Unsent};
 use crate::{Bucket, Clock, queue::Tokens};
 
 /// The same thing is said about the same object at most once in this time, unless the event asks for another.
 const REPEAT_AFTER: Duration = Duration::from_mins(2);
 
-/// More events than this waiting means that the API server does not take them; the newest are dropped then,
-/// because a reconcile must never wait for its own commentary.
-const WAITING_AT_MOST: usize = 1000;
+/// Events are commentary. They get a part of the requests that the API server takes from us, and the work gets the rest.
+const PACE: Bucket = Bucket { per_second: 50, burst: 100 };
+
+/// One line tells of all events that had to be dropped in this time. A reconcile never waits for its own commentary.
+const REPORT_EVERY: Duration = Duration::from_mins(1);
 
 /// How many of the notices that are of little use by the thousand get through.
 const SPARINGLY: Bucket = Bucket { per_second: 5, burst: 10 };
@@ -98,24 +106,49 @@ pub struct Recorder {
     component: &'static str,
     said: Arc<Mutex<Said>>,
     sparingly: Arc<Mutex<Tokens>>,
-    outbox: mpsc::Sender<Event>,
+    post: Arc<Post>,
+}
+
+/// Between the recorders and the task that publishes.
+#[derive(Debug, Default)]
+struct Post {
+    outbox: Mutex<Outbox>,
+    filled: Notify,
+    unsent: AtomicU64,
+}
+
+impl Post {
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, event: Event, now: Timestamp) {
+        match self.outbox().put(event, now) {
+            Ok(()) => self.filled.notify_one(),
+            Err(Unsent::TooManyWaiting) => {
+                self.unsent.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Unsent::TooManyOfOneObject) => {}
+        }
+    }
 }
 
 impl Recorder {
-    /// The recorder and the task that publishes for it; the task ends with `stop` or with the last recorder.
+    /// The recorder and the task that publishes for it; the task ends with `stop`.
     pub fn new(
         client: Client,
         clock: Clock,
         component: &'static str,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send) {
-        let (outbox, waiting) = mpsc::channel(WAITING_AT_MOST);
-        (Self::with_outbox(clock, component, outbox), publish(client, waiting, stop))
+        let recorder = Self::unpublished(clock, component);
+        let post = Arc::clone(&recorder.post);
+        (recorder, publish(client, post, stop))
     }
 
-    fn with_outbox(clock: Clock, component: &'static str, outbox: mpsc::Sender<Event>) -> Self {
+    fn unpublished(clock: Clock, component: &'static str) -> Self {
         let sparingly = Arc::new(Mutex::new(Tokens::full(SPARINGLY)));
-        Self { clock, component, said: Arc::default(), sparingly, outbox }
+        Self { clock, component, said: Arc::default(), sparingly, post: Arc::default() }
     }
 
     pub fn record(&self, notice: Notice) {
@@ -128,10 +161,7 @@ impl Recorder {
             return;
         }
         drop(sparingly);
-        let reason = notice.reason.clone();
-        if self.outbox.try_send(event(notice, self.component, now)).is_err() {
-            warn!(%reason, "event dropped: too many are waiting for the API server");
-        }
+        self.post.put(event(notice, self.component, now), now);
     }
 
     fn is_new(&self, notice: &Notice, now: Timestamp) -> bool {
@@ -201,28 +231,77 @@ fn is_refused(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
 }
 
-async fn publish(client: Client, mut waiting: mpsc::Receiver<Event>, stop: CancellationToken) {
+async fn publish(client: Client, post: Arc<Post>, stop: CancellationToken) {
+    let mut pace = Tokens::full(PACE);
+    let mut report = tokio::time::Instant::now();
     loop {
-        let event = tokio::select! {
+        let next = post.outbox().next();
+        let Some((identity, sending)) = next else {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = post.filled.notified() => continue,
+            }
+        };
+        tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            event = waiting.recv() => match event {
-                Some(event) => event,
-                None => return,
-            },
-        };
-        let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
-        // Best effort, as everywhere in Kubernetes; but what is said again only after minutes is worth a second try.
-        for tries in 1..=TRIES {
-            let Err(error) = events.create(&PostParams::default(), &event).await else { break };
-            debug!(%error, reason = event.reason, tries, "event was not taken");
-            if tries == TRIES || is_refused(&error) || stop.is_cancelled() {
-                break;
+            () = tokio::time::sleep(pace.take()) => {}
+        }
+        if report.elapsed() >= REPORT_EVERY {
+            report = tokio::time::Instant::now();
+            let unsent = post.unsent.swap(0, Ordering::Relaxed);
+            if unsent > 0 {
+                warn!(unsent, "events were dropped: the API server takes them too slowly");
             }
-            tokio::time::sleep(TRY_AGAIN).await;
+        }
+        match send(&client, sending, &stop).await {
+            Some(taken) => post.outbox().took(identity, &taken),
+            None => post.outbox().lost(&identity),
         }
     }
+}
+
+/// The event as the API server has it; nothing if it was not taken.
+async fn send(client: &Client, sending: Sending, stop: &CancellationToken) -> Option<Event> {
+    let (known, event) = match sending {
+        Sending::New(event) => (None, event),
+        Sending::Again { name, event } => (Some(name), event),
+    };
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    // Best effort, as everywhere in Kubernetes; but what is said again only after minutes is worth a second try.
+    for tries in 1..=TRIES {
+        let sent = match &known {
+            Some(name) => match events.patch(name, &PatchParams::default(), &renewed(&event)).await
+            {
+                // Events do not live long, and this one is worth telling all the same.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    events.create(&PostParams::default(), &event).await
+                }
+                patched => patched,
+            },
+            None => events.create(&PostParams::default(), &event).await,
+        };
+        let error = match sent {
+            Ok(taken) => return Some(taken),
+            Err(error) => error,
+        };
+        debug!(%error, reason = event.reason, tries, "event was not taken");
+        if tries == TRIES || is_refused(&error) || stop.is_cancelled() {
+            break;
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+    None
+}
+
+fn renewed(event: &Event) -> Patch<serde_json::Value> {
+    Patch::Merge(serde_json::json!({
+        "count": event.count,
+        "lastTimestamp": event.last_timestamp,
+        "message": event.message,
+    }))
 }
 
 #[cfg(test)]
@@ -230,10 +309,22 @@ mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::{Node, Pod};
 
-    fn recorder() -> (Recorder, mpsc::Receiver<Event>) {
-        let (outbox, waiting) = mpsc::channel(8);
+    fn recorder() -> (Recorder, Waiting) {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-        (Recorder::with_outbox(clock, "karpenter", outbox), waiting)
+        let recorder = Recorder::unpublished(clock, "karpenter");
+        let waiting = Waiting(Arc::clone(&recorder.post));
+        (recorder, waiting)
+    }
+
+    struct Waiting(Arc<Post>);
+
+    impl Waiting {
+        fn try_recv(&mut self) -> Result<Event, ()> {
+            match self.0.outbox().next() {
+                Some((_, Sending::New(event) | Sending::Again { event, .. })) => Ok(event),
+                None => Err(()),
+            }
+        }
     }
 
     fn node(name: &str, uid: &str) -> Node {
@@ -281,9 +372,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_what_is_told_sparingly_ten_at_once_get_through() {
-        let (outbox, mut waiting) = mpsc::channel(100);
-        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-        let recorder = Recorder::with_outbox(clock, "karpenter", outbox);
+        let (recorder, mut waiting) = recorder();
         let tell = |uid: u32| {
             let about = node("n", &uid.to_string());
             let notice = Notice::about(&about, Severity::Normal, "Nominated", "m".into());

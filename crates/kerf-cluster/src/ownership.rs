@@ -119,7 +119,9 @@ mod tests {
         cluster.apply(claim("theirs", "Other"));
         cluster.apply(node("theirs", "karpenter.kwok.sh/other", false));
         let rules = kerf_api::labels::LabelRules::default();
-        let taken = cluster.snapshot(Vec::new(), &rules, Timestamp::UNIX_EPOCH).unwrap();
+        let taken = cluster
+            .snapshot(crate::snapshot::Pools::default(), &rules, Timestamp::UNIX_EPOCH)
+            .unwrap();
         let [node] = &taken.snapshot.nodes[..] else { panic!("{:?}", taken.snapshot.nodes) };
         assert_eq!((&node.claim, &node.pool), (&None, &None));
         assert!(node.exists && node.initialized && !node.deleting);

@@ -119,7 +119,11 @@ fn what_is_wrong_is_said_in_one_sentence() {
     for (scenario, arguments, message) in [
         ("", &[][..], "kerf: scenario.yaml is empty; write a scenario"),
         ("seeed: 3\n", &[], "kerf: scenario.yaml:1, at seeed: unknown field `seeed`"),
-        (&cheap, &[], "kerf: scenario.yaml:13, at instanceTypes[0].price: a machine costs something"),
+        (
+            &cheap,
+            &[],
+            "kerf: scenario.yaml:13, at instanceTypes[0].price: a machine costs something",
+        ),
         (
             &never,
             &[],

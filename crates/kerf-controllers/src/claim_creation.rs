@@ -51,6 +51,11 @@ impl<'a> Permit<'a> {
         Self { context, pool, name, fate: Fate::Absent }
     }
 
+    /// The name of the claim to be.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Creates the claim under the name of the permit, and counts it under `reason`.
     pub(crate) async fn create(mut self, mut claim: NodeClaim, reason: &str) -> Result<NodeClaim> {
         let context = self.context;

@@ -201,9 +201,10 @@ pub(crate) fn prepare<'a>(
         context.managed_pool(&planned.pool.name).ok_or_else(|| Error::PoolGone { pool: name() })?;
     check_limits(context, &pool)?;
     let known = context.known_labels();
-    let claim = claims::build(&pool, planned, &known, context.provider.label_rules());
     let permit =
         context.permits(&pool, 1).pop().ok_or_else(|| Error::NodeLimit { pool: name() })?;
+    let rules = context.provider.label_rules();
+    let claim = claims::build(permit.name(), &pool, planned, &known, rules);
     Ok((permit, claim))
 }
 

@@ -193,12 +193,17 @@ impl Requirement {
         })
     }
 
-    /// A value for the label: the first of a list, the smallest allowed number of an open set, none
-    /// when nothing is allowed.
-    pub fn any(&self) -> Option<String> {
-        if !self.complement {
-            return self.values.first().cloned();
+    /// A value for the label of something with this name: of a list one that the name decides, so that many get a mix;
+    /// of an open set the smallest number that is allowed; none when nothing is.
+    pub fn value_for(&self, name: &str) -> Option<String> {
+        let number = stable_hash(name).checked_rem(self.values.len() as u64).unwrap_or(0);
+        match self.listed() {
+            Some(listed) => listed.get(usize::try_from(number).unwrap_or(0)).cloned(),
+            None => self.smallest_number(),
         }
+    }
+
+    fn smallest_number(&self) -> Option<String> {
         // At most `values.len()` numbers are excluded, so one more try always finds a free one.
         let least = match (self.gte, self.lte) {
             (Some(least), _) => least,
@@ -302,6 +307,15 @@ fn sorted(values: impl Iterator<Item = String>) -> Vec<String> {
     values.dedup();
     values.shrink_to_fit();
     values
+}
+
+/// FNV-1a, with its better bits folded onto the lowest. Nodes keep their labels, so what it gives must not change with
+/// a version of a library.
+fn stable_hash(text: &str) -> u64 {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash ^ (hash >> 32)
 }
 
 fn contradictory(gte: Option<i64>, lte: Option<i64>) -> bool {

@@ -108,6 +108,7 @@ macro_rules! stories {
                     the_heaviest_pool_goes_first_unless_a_pod_names_another,
                     a_tainted_pool_takes_only_pods_that_tolerate_it,
                     labels_and_annotations_of_the_pool_reach_the_node,
+                    a_label_that_is_only_excluded_is_not_made_up,
                     daemons_are_counted_when_a_machine_is_chosen,
                     init_containers_count_when_they_need_more,
                     pods_spread_over_zones,
@@ -123,6 +124,9 @@ macro_rules! stories {
                     a_pod_that_names_its_node_is_told_and_keeps_nobody_waiting,
                     a_pod_for_nodes_of_no_pool_is_left_alone,
                     a_deployment_that_grows_uses_the_room_there_is_first;
+                virtual_time(defaults):
+                    a_label_with_several_values_is_mixed_over_nodes,
+                    replicas_that_keep_apart_get_their_zones_at_once;
             }
             limits at limits {
                 shared(defaults):

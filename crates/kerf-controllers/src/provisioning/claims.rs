@@ -16,8 +16,9 @@ use kube::{Resource, ResourceExt, api::ObjectMeta};
 /// Requirements that only steer the simulation; a NodeClaim never carries them.
 const ONLY_FOR_PLANNING: [&str; 3] = [labels::HOSTNAME, labels::REGISTERED, labels::INITIALIZED];
 
-/// The object to create for a planned claim of this pool.
+/// The object to create under this name for a planned claim of this pool.
 pub(super) fn build(
+    name: &str,
     pool: &NodePool,
     planned: &PlannedClaim,
     known: &KnownLabels,
@@ -26,8 +27,9 @@ pub(super) fn build(
     let template = &pool.spec.template.spec;
     let requirements = requirements(planned, known);
     let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
         generate_name: Some(format!("{}-", pool.name_any())),
-        labels: Some(claim_labels(planned, &requirements, rules)),
+        labels: Some(claim_labels(name, planned, &requirements, rules)),
         annotations: Some(claim_annotations(pool, planned)),
         owner_references: pool.controller_owner_ref(&()).map(|owner| {
             let block_owner_deletion = Some(true);
@@ -73,8 +75,10 @@ fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requirements {
 }
 
 /// The labels of the pool, and one value for each label of the user's own that the plan leaves open: nodes must
-/// carry a value for pods to match, and no provider knows these labels.
+/// carry a value for pods to match, and no provider knows these labels. Of several values the name of the claim decides, so
+/// that the nodes of a pool get a mix. What a node without the label would meet as well makes no label.
 fn claim_labels(
+    name: &str,
     planned: &PlannedClaim,
     requirements: &Requirements,
     rules: &LabelRules,
@@ -83,10 +87,14 @@ fn claim_labels(
     claim_labels.insert(labels::NODE_POOL.into(), planned.pool.name.clone());
     for requirement in requirements.iter() {
         let key = requirement.key();
-        if rules.is_well_known(key) || rules.check(key).is_err() || claim_labels.contains_key(key) {
+        if rules.is_well_known(key)
+            || rules.check(key).is_err()
+            || claim_labels.contains_key(key)
+            || requirement.allows_absence()
+        {
             continue;
         }
-        if let Some(value) = requirement.any() {
+        if let Some(value) = requirement.value_for(name) {
             claim_labels.insert(key.to_owned(), value);
         }
     }
@@ -182,7 +190,7 @@ mod tests {
 
     fn built() -> NodeClaim {
         let rules = LabelRules::default();
-        build(&pool(), &planned(), &KnownLabels::default(), &rules)
+        build("default-x", &pool(), &planned(), &KnownLabels::default(), &rules)
     }
 
     #[test]
@@ -207,7 +215,8 @@ mod tests {
     #[test]
     fn a_plan_without_instance_types_leaves_the_choice_to_the_provider() {
         let planned = PlannedClaim { instance_types: Vec::new(), ..planned() };
-        let claim = build(&pool(), &planned, &KnownLabels::default(), &LabelRules::default());
+        let rules = LabelRules::default();
+        let claim = build("default-x", &pool(), &planned, &KnownLabels::default(), &rules);
         let keys: Vec<_> = claim.spec.requirements.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(keys, ["tier", "topology.kubernetes.io/zone"]);
     }
@@ -216,9 +225,48 @@ mod tests {
     fn labels_hold_one_value_for_each_label_of_the_users_own() {
         let claim = built();
         assert_eq!(claim.labels()["team"], "x");
-        assert_eq!(claim.labels()["tier"], "gold");
+        assert!(["gold", "silver"].contains(&claim.labels()["tier"].as_str()));
         assert_eq!(claim.labels()[labels::NODE_POOL], "default");
         assert!(!claim.labels().contains_key(labels::ZONE), "the provider chooses the zone");
+    }
+
+    #[test]
+    fn of_several_values_the_name_of_the_claim_decides() {
+        let tier = |name: &str| {
+            let claim =
+                build(name, &pool(), &planned(), &KnownLabels::default(), &LabelRules::default());
+            claim.labels()["tier"].clone()
+        };
+        let suffixes = ["b4xqz", "7kd2m", "wl95t", "nnc8r", "v6hjs", "qp2zx", "d8fgk", "2rtbm"];
+        let tiers: Vec<_> = suffixes.iter().map(|end| tier(&format!("default-{end}"))).collect();
+        let gold = tiers.iter().filter(|tier| *tier == "gold").count();
+        assert!((2..=6).contains(&gold), "{tiers:?}");
+        assert_eq!(tier("default-b4xqz"), tiers[0], "the same name, the same value");
+    }
+
+    #[test]
+    fn what_a_missing_label_meets_makes_no_label() {
+        use kerf_model::Operator;
+        for (what, requirement, expected) in [
+            ("excluded", vec![Requirement::new("team2", Operator::NotIn, ["a"])], false),
+            ("not to be there", vec![Requirement::does_not_exist("team2")], false),
+            (
+                "excluded, and defined by the pool",
+                vec![
+                    Requirement::exists("team2"),
+                    Requirement::new("team2", Operator::NotIn, ["a"]),
+                ],
+                true,
+            ),
+            ("wanted", vec![Requirement::is_in("team2", ["a"])], true),
+            ("bounded", vec![Requirement::new("team2", Operator::Gt, ["4"])], true),
+        ] {
+            let planned =
+                PlannedClaim { requirements: Requirements::new(requirement), ..planned() };
+            let rules = LabelRules::default();
+            let claim = build("x", &pool(), &planned, &KnownLabels::default(), &rules);
+            assert_eq!(claim.labels().contains_key("team2"), expected, "{what}");
+        }
     }
 
     #[test]

@@ -134,9 +134,9 @@ fn absence_is_allowed_only_when_both_sides_allow_it() {
 }
 
 #[test]
-fn any_gives_an_allowed_value() {
+fn a_value_for_a_label_is_an_allowed_one() {
     for (text, expect) in [
-        ("In b a", Some("a")),
+        ("In a", Some("a")),
         ("Exists", Some("0")),
         ("NotIn 0 1", Some("2")),
         ("Gt 5", Some("6")),
@@ -147,9 +147,14 @@ fn any_gives_an_allowed_value() {
         ("DoesNotExist", None),
     ] {
         let requirement = requirement(text);
-        assert_eq!(requirement.any().as_deref(), expect, "{text}");
-        assert!(requirement.any().is_none_or(|value| requirement.has(&value)), "{text}");
+        let value = requirement.value_for("default-x");
+        assert_eq!(value.as_deref(), expect, "{text}");
+        assert!(value.is_none_or(|value| requirement.has(&value)), "{text}");
     }
+    // Written down because nodes that are there keep what they got.
+    let mixed = requirement("In a b c");
+    let values: String = ["w", "x", "y", "z"].map(|name| mixed.value_for(name).unwrap()).concat();
+    assert_eq!(values, "ccaa");
 }
 
 #[test]

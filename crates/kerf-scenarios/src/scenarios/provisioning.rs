@@ -1,5 +1,7 @@
 //! Which machine a pending pod gets, and what it is told when it gets none.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
@@ -91,6 +93,51 @@ pub async fn labels_and_annotations_of_the_pool_reach_the_node(world: World) {
     assert_eq!(node.annotations()["example.com/note"], "n");
     assert_eq!(claim.annotations()[annotations::NODE_POOL_HASH], pool.hash());
     assert_eq!(claim.owner_references()[0].uid, pool.uid().unwrap_or_default());
+}
+
+pub async fn a_label_with_several_values_is_mixed_over_nodes(world: World) {
+    let tier = json!({"key": "example.com/tier", "operator": "In", "values": ["gold", "silver"]});
+    let mut requirements = build::pool("default", &json!({})).spec.template.spec.requirements;
+    requirements.extend(serde_json::from_value(tier));
+    with_pool(&world, &json!({"template": {"spec": {"requirements": requirements}}})).await;
+    let apart = json!({"containers": [{
+        "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+    }]});
+    world.create(build::deployment("a", 12, &apart)).await;
+    world.until("all run", async |world: &World| all_run(world, 12).await).await;
+    let nodes = world.list::<Node>().await;
+    let gold = nodes.iter().filter(|node| node.labels()["example.com/tier"] == "gold").count();
+    assert!((1..12).contains(&gold), "{gold} of {} are gold", nodes.len());
+}
+
+pub async fn a_label_that_is_only_excluded_is_not_made_up(world: World) {
+    with_pool(&world, &json!({})).await;
+    let term = json!({"matchExpressions": [
+        {"key": "example.com/tier", "operator": "NotIn", "values": ["gold"]},
+    ]});
+    let required =
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}});
+    let pod = build::pod("a", &json!({"affinity": {"nodeAffinity": required}}));
+    let pod = world.create(pod).await;
+    let node = node_of(&world, &pod).await;
+    assert_eq!(node.labels().get("example.com/tier"), None);
+}
+
+pub async fn replicas_that_keep_apart_get_their_zones_at_once(world: World) {
+    with_pool(&world, &json!({})).await;
+    let term = json!({
+        "topologyKey": labels::ZONE, "labelSelector": {"matchLabels": {"app": "a"}},
+    });
+    let apart = json!({"affinity": {"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term],
+    }}});
+    world.create(build::deployment("a", 3, &apart)).await;
+    world.until("all run", async |world: &World| all_run(world, 3).await).await;
+    let claims = world.list::<NodeClaim>().await;
+    let zones: BTreeSet<_> = claims.iter().map(|claim| &claim.labels()[labels::ZONE]).collect();
+    assert_eq!(zones.len(), 3);
+    let born: BTreeSet<_> = claims.iter().map(ResourceExt::creation_timestamp).collect();
+    assert_eq!(born.len(), 1, "one plan has them all: {born:?}");
 }
 
 pub async fn daemons_are_counted_when_a_machine_is_chosen(world: World) {

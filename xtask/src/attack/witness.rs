@@ -13,7 +13,7 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::api::{self, Api, NODES, PODS, is_true, text};
+use super::api::{self, Api, CLAIMS, NODES, PODS, is_true, text};
 use super::churn::{BUDGET, CPU_LIMIT, GUARDED, GUARDED_AT_LEAST};
 use super::report::Report;
 
@@ -58,7 +58,11 @@ impl Witness {
                 }
             })
         };
-        let watches = vec![watch(NODES, Seen::judge_nodes), watch(PODS, Seen::judge_pods)];
+        let watches = vec![
+            watch(NODES, Seen::judge_nodes),
+            watch(CLAIMS, Seen::judge_claims),
+            watch(PODS, Seen::judge_pods),
+        ];
         Self { seen, watches }
     }
 
@@ -91,16 +95,23 @@ impl Seen {
                 note(&mut self.two_instances, format!("{claim}: {}", nodes.join(", ")));
             }
         }
-        let cpu: f64 = nodes.values().map(|node| amount(text(node, "/status/capacity/cpu"))).sum();
-        self.most_cpu = self.most_cpu.max(cpu);
-        if cpu > CPU_LIMIT {
-            note(&mut self.over_limit, format!("{cpu} CPUs on {} nodes", nodes.len()));
-        }
         let disrupted: Vec<_> =
             nodes.values().filter(|node| is_disrupted(node)).map(api::name).collect();
         self.most_disrupted = self.most_disrupted.max(disrupted.len());
         if disrupted.len() > BUDGET {
             note(&mut self.over_budget, disrupted.join(", "));
+        }
+    }
+
+    /// What is on its way out counts no longer, as in Karpenter.
+    fn judge_claims(&mut self, claims: &Objects) {
+        let staying = claims.values().filter(|claim| !api::is_deleting(claim));
+        let cpus = staying.map(|claim| amount(text(claim, "/status/capacity/cpu")));
+        let cpus: Vec<_> = cpus.filter(|cpu| *cpu > 0.0).collect();
+        let cpu: f64 = cpus.iter().sum();
+        self.most_cpu = self.most_cpu.max(cpu);
+        if cpu > CPU_LIMIT {
+            note(&mut self.over_limit, format!("{cpu} CPUs of {} claims", cpus.len()));
         }
     }
 
@@ -176,11 +187,19 @@ mod tests {
 
     use super::*;
 
-    fn node(name: &str, claim: &str, cpu: &str, disrupted: bool) -> Value {
+    fn claim(cpu: &str, deleted: bool) -> Value {
+        let mut claim = json!({"metadata": {}, "status": {"capacity": {"cpu": cpu}}});
+        if deleted {
+            claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        claim
+    }
+
+    fn node(name: &str, claim: &str, disrupted: bool) -> Value {
         let taints = if disrupted { json!([{"key": "karpenter.sh/disrupted"}]) } else { json!([]) };
         json!({
             "metadata": {"name": name, "annotations": {"karpenter.kwok.sh/nodeclaim-uid": claim}},
-            "spec": {"taints": taints}, "status": {"capacity": {"cpu": cpu}},
+            "spec": {"taints": taints},
         })
     }
 
@@ -199,16 +218,19 @@ mod tests {
     #[test]
     fn notes_what_must_never_be() {
         let mut seen = Seen::default();
-        seen.judge_nodes(&objects(&[node("a", "1", "2", true), node("b", "2", "1500m", true)]));
-        assert_eq!((seen.most_cpu, seen.most_disrupted), (3.5, 2));
+        seen.judge_nodes(&objects(&[node("a", "1", true), node("b", "2", true)]));
+        assert_eq!(seen.most_disrupted, 2);
         assert!(seen.two_instances.is_empty() && seen.over_budget.is_empty());
-        seen.judge_nodes(&objects(&[node("a", "1", "2", true), node("b", "1", "2", true)]));
+        seen.judge_nodes(&objects(&[node("a", "1", true), node("b", "1", true)]));
         assert_eq!(seen.two_instances, ["1: a, b"]);
-        let three = ["a", "b", "c"].map(|name| node(name, name, "20", true));
+        let three = ["a", "b", "c"].map(|name| node(name, name, true));
         seen.judge_nodes(&objects(&three));
         seen.judge_nodes(&objects(&three));
         assert_eq!(seen.over_budget, ["a, b, c"]);
-        assert_eq!(seen.over_limit, ["60 CPUs on 3 nodes"]);
+        seen.judge_claims(&objects(&[claim("30", false), claim("1500m", false), claim("9", true)]));
+        assert_eq!((seen.most_cpu, seen.over_limit.len()), (31.5, 0));
+        seen.judge_claims(&objects(&[claim("30", false), claim("4", false)]));
+        assert_eq!(seen.over_limit, ["34 CPUs of 2 claims"]);
     }
 
     #[test]

@@ -73,6 +73,11 @@ pub enum Blocked {
     GracePeriod {
         until: Timestamp,
     },
+    /// Its pods would fit, but on a node that takes none from consolidation yet.
+    DestinationGracePeriod {
+        node: String,
+        until: Timestamp,
+    },
     Utilization {
         have: Fraction,
         threshold: Fraction,
@@ -92,6 +97,8 @@ pub enum Blocked {
         cheapest: Option<Price>,
     },
     PriceFactor {
+        /// The pool with the strictest factor.
+        pool: String,
         price: Price,
         factor: Fraction,
         cheapest: Price,
@@ -110,6 +117,7 @@ pub enum Blocked {
     SpotFlexibility {
         have: usize,
         need: usize,
+        removed: Removed,
     },
     SameType,
     Score {
@@ -131,6 +139,29 @@ pub enum Blocked {
         price: Price,
         at_most: Price,
     },
+}
+
+/// How many cheaper instance types the churn controls left out of a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub by_price_factor: usize,
+    pub by_savings_threshold: usize,
+}
+
+impl fmt::Display for Removed {
+    /// Goes on after a sentence; nothing where no control had a say.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (factor, savings) = (self.by_price_factor, self.by_savings_threshold);
+        match (factor, savings) {
+            (0, 0) => Ok(()),
+            (_, 0) => write!(f, "; the price improvement factor removed {factor}"),
+            (0, _) => write!(f, "; the savings threshold removed {savings}"),
+            _ => write!(
+                f,
+                "; the price improvement factor removed {factor} and the savings threshold {savings}"
+            ),
+        }
+    }
 }
 
 /// A pod that would have no place, and why.
@@ -168,6 +199,7 @@ impl Blocked {
             | Self::UnknownPrice => "unknown_price",
             Self::NotConsolidatable => "not_consolidatable",
             Self::GracePeriod { .. } => "grace_period",
+            Self::DestinationGracePeriod { .. } => "destination_grace_period",
             Self::Utilization { .. } => "utilization",
             Self::NotEmpty { .. } => "not_empty",
             Self::NotDrifted => "not_drifted",
@@ -257,6 +289,10 @@ impl fmt::Display for Blocked {
             Self::GracePeriod { until } => {
                 write!(f, "a pod came or went, and the grace period lasts until {until}")
             }
+            Self::DestinationGracePeriod { node, until } => write!(
+                f,
+                "its pods would go to node {node}, where a pod came or went; the grace period of that node lasts until {until}"
+            ),
             Self::Utilization { have, threshold } => {
                 write!(f, "utilization {have} is above the threshold {threshold}")
             }
@@ -283,7 +319,7 @@ impl fmt::Display for Blocked {
                     None => write!(f, " (price={price})"),
                 }
             }
-            Self::PriceFactor { price, factor, cheapest } => write!(
+            Self::PriceFactor { price, factor, cheapest, .. } => write!(
                 f,
                 "the cheapest replacement costs {cheapest}, which is not less than {factor} of {price}"
             ),
@@ -299,10 +335,10 @@ impl fmt::Display for Blocked {
             Self::SpotToSpotDisabled => f.write_str(
                 "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node",
             ),
-            Self::SpotFlexibility { have, need } => write!(
+            Self::SpotFlexibility { have, need, removed } => write!(
                 f,
                 "SpotToSpotConsolidation requires {need} cheaper instance type options than the current \
-                 candidate to consolidate, got {have}"
+                 candidate to consolidate, got {have}{removed}"
             ),
             Self::SameType => f.write_str(
                 "the replacement would be of a type that is being removed, at the same or a higher price",

@@ -1,16 +1,23 @@
 //! What multi-node and single-node consolidation have in common: whom they may look at, and whether a move is worth it.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
+use jiff::Timestamp;
 use kerf_api::DisruptionReason;
-use kerf_model::estate::Estate;
+use kerf_model::{
+    Node, Price,
+    estate::{Estate, Standing},
+};
 
 use crate::{
     balanced::Totals,
     blocked::Blocked,
     candidates::{by_savings_ratio, check},
     command::{Candidate, Command, Method, Replacement},
-    controls::Stakes,
+    controls::{Bound, Stakes},
     pass::Look,
     replacement::purchase,
     setback,
@@ -25,6 +32,8 @@ pub(crate) struct Consolidation<'e> {
     estate: &'e Estate,
     settings: &'e Settings,
     simulation: Simulation<'e>,
+    /// As if no node were in its grace period; made when it is asked for.
+    without_grace: OnceLock<Simulation<'e>>,
     totals: Totals,
     /// The best bargain first.
     pub(crate) candidates: Vec<Candidate>,
@@ -44,6 +53,7 @@ impl<'e> Consolidation<'e> {
             estate,
             settings,
             simulation: Simulation::of_consolidation(estate, settings),
+            without_grace: OnceLock::new(),
             totals: Totals::of(estate, graceful),
             trials: Trials::new(estate, &candidates),
             candidates,
@@ -66,19 +76,34 @@ impl<'e> Consolidation<'e> {
 
     /// The same with all its numbers: it does not end where it is clear that nothing comes of it.
     pub(crate) fn weigh(&self, candidate: &Candidate, method: Method) -> Result<Command, Blocked> {
-        let outcome = self.simulation.without(&[candidate])?;
-        match outcome.claims.len() {
-            0 | 1 => self.decide(&[candidate], &outcome, method),
-            at_least => Err(Blocked::MultipleReplacements { at_least }),
-        }
+        let weighed = || {
+            let outcome = self.simulation.without(&[candidate])?;
+            match outcome.claims.len() {
+                0 | 1 => self.decide(&[candidate], &outcome, method),
+                at_least => Err(Blocked::MultipleReplacements { at_least }),
+            }
+        };
+        weighed().map_err(|why| self.held_by_grace(candidate, method).unwrap_or(why))
+    }
+
+    /// What a replacement of this node alone may cost.
+    pub(crate) fn bound(&self, candidate: &Candidate) -> Bound {
+        let stakes = Stakes::of([candidate], &self.estate.pools);
+        let required = self.totals.weigh(&[candidate], stakes.price(), &self.estate.pools).required;
+        let bound = stakes.bound();
+        if required > Price::ZERO { bound.and_at_most(stakes.price() - required) } else { bound }
     }
 
     /// The move that takes this one away; equal nodes are tried out once for all.
     pub(crate) fn consolidate_one(&self, at: usize, method: Method) -> Result<Command, Blocked> {
         let candidate = &self.candidates[at];
         self.totals.may_pass(candidate, &self.estate.pools)?;
-        let outcome = self.trial(at)?;
-        let command = self.decide(&[candidate], &outcome, method)?;
+        let decided = self.trial(at).and_then(|it| self.decide(&[candidate], &it, method));
+        let command = decided.map_err(|why| {
+            let example = &self.candidates[self.trials.example(at)];
+            let held = self.trials.held_by_grace(at, || self.held_by_grace(example, method));
+            held.unwrap_or(why)
+        })?;
         if self.trials.example(at) == at {
             return Ok(command);
         }
@@ -90,6 +115,36 @@ impl<'e> Consolidation<'e> {
         let example = &self.candidates[self.trials.example(at)];
         let trial = || self.simulation.consolidated(&[example]);
         self.trials.of(at, trial).map_err(|why| self.trials.told_of(at, &self.candidates, why))
+    }
+
+    /// The grace period of the node that the pods would go to, if the move would be made without it. A second simulation, so
+    /// only asked where a grace period runs.
+    fn held_by_grace(&self, candidate: &Candidate, method: Method) -> Option<Blocked> {
+        let estate = self.estate;
+        let mut nodes = estate.nodes().filter(|(node, _)| node.settling);
+        if !nodes.any(|(node, standing)| grace_until(estate, node, standing).is_some()) {
+            return None;
+        }
+        let simulation =
+            self.without_grace.get_or_init(|| Simulation::of_drift(estate, self.settings));
+        let outcome = simulation.consolidated(&[candidate]).ok()?;
+        self.decide(&[candidate], &outcome, method).ok()?;
+        let own: Vec<&str> =
+            candidate.moving.iter().map(|at| &*candidate.node.pods[*at].uid).collect();
+        let places: BTreeMap<&str, usize> =
+            estate.nodes().enumerate().map(|(at, (node, _))| (node.name.as_str(), at)).collect();
+        let destinations = outcome.placements.iter().filter(|placement| {
+            placement.node.settling && placement.pods.iter().any(|pod| own.contains(&&*pod.uid))
+        });
+        let waits: Option<Vec<_>> = destinations
+            .map(|placement| {
+                let name = &placement.node.name;
+                let standing = &estate.standings[*places.get(name.as_str())?];
+                Some((grace_until(estate, &placement.node, standing)?, name.clone()))
+            })
+            .collect();
+        let (until, node) = waits?.into_iter().max()?;
+        Some(Blocked::DestinationGracePeriod { node, until })
     }
 
     fn decide(
@@ -139,6 +194,12 @@ impl<'e> Consolidation<'e> {
         let standing = &self.estate.standings[candidate.index];
         setback::check(standing, DisruptionReason::Underutilized, self.estate.now)
     }
+}
+
+/// Until when the node is in its grace period, if it is.
+fn grace_until(estate: &Estate, node: &Node, standing: &Standing) -> Option<Timestamp> {
+    let until = estate.pools.get(node.pool.as_ref()?)?.grace_until(standing)?;
+    (estate.now < until).then_some(until)
 }
 
 /// The candidates that consolidation may look at; the others are refused.

@@ -20,7 +20,7 @@ use kerf_model::{
 use crate::{Blocked, exact::greatest_common_divisor};
 
 pub use lifetime::Lifetime;
-pub use stakes::{Stake, Stakes};
+pub use stakes::{Bound, Stake, Stakes};
 
 /// A node that is used well is no source of savings.
 ///

@@ -19,7 +19,7 @@ use crate::{
     candidates::{self, NODE_CHECKS, checks, describe, rules_of},
     command::{Candidate, Command, Method},
     consolidation::Consolidation,
-    controls::{self, Stakes},
+    controls::{self, Bound},
     drift,
     pass::{afford, graceful},
     settings::Settings,
@@ -92,8 +92,8 @@ pub struct Prices {
     pub node: Price,
     pub disruption_cost: Cost,
     pub controls: ChurnControls,
-    /// The highest price of a replacement that would be worth it; below zero if none is.
-    pub at_most: Price,
+    /// What a replacement may cost. None is worth it where the highest price within it is below zero.
+    pub bound: Bound,
 }
 
 #[derive(Clone, Debug)]
@@ -268,14 +268,11 @@ impl<'e> Explainer<'e> {
             method,
             checks: answers,
             simulation: plan.map(|plan| simulated(candidate, plan)),
-            prices: (method == Method::SingleNode && !candidate.is_empty()).then(|| {
-                let stakes = Stakes::of([candidate], &self.estate.pools);
-                Prices {
-                    node: candidate.price,
-                    disruption_cost: candidate.disruption_cost,
-                    controls: self.estate.pools[&candidate.pool].controls,
-                    at_most: stakes.at_most(),
-                }
+            prices: (method == Method::SingleNode && !candidate.is_empty()).then(|| Prices {
+                node: candidate.price,
+                disruption_cost: candidate.disruption_cost,
+                controls: self.estate.pools[&candidate.pool].controls,
+                bound: self.consolidation.bound(candidate),
             }),
             verdict: self.verdict(candidate, method),
         }

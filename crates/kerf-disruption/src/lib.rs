@@ -32,13 +32,13 @@ pub mod static_capacity;
 mod trials;
 mod validation;
 
-pub use blocked::{Blocked, Homeless};
+pub use blocked::{Blocked, Homeless, Removed};
 pub use budgets::Allowance;
 pub use candidates::candidate;
 pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};
 pub use cron::CronError;
 pub use memory::Memory;
-pub use pass::{Pass, Refused, pass, pass_with};
+pub use pass::{Pass, Refused, Unmerged, pass, pass_with};
 pub use quiet::quiet_until;
 pub use replacement::{Purchase, purchase};
 pub use settings::Settings;

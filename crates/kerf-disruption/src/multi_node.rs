@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{
     blocked::Blocked,
-    command::{Command, Method},
+    command::{Candidate, Command, Method},
     consolidation::Consolidation,
-    pass::{Look, spend},
+    pass::{Look, Unmerged, spend},
     search::every,
 };
 
@@ -17,7 +17,7 @@ const FIRST_REACH: usize = 100;
 pub(crate) const SEARCH: &str = "";
 
 /// What stood against sets of nodes, by pool and name of the reason.
-type Against = BTreeMap<(String, &'static str), Blocked>;
+type Against = BTreeMap<(String, &'static str), Unmerged>;
 
 /// The largest set of the best bargains that can go together.
 pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
@@ -54,7 +54,7 @@ fn longest(
     let nodes: Vec<_> = places.iter().map(|at| &consolidation.candidates[*at]).collect();
     let mut attempt = |count: usize| {
         let attempt = consolidation.consolidate(&nodes[..count], METHOD);
-        attempt.map_err(|why| note(against, why)).ok()
+        attempt.map_err(|why| note(against, &nodes[..count], why)).ok()
     };
     let mut reach = nodes.len().min(FIRST_REACH);
     let mut best = halve(2, reach, &mut attempt);
@@ -68,9 +68,14 @@ fn longest(
 }
 
 /// Of each rule about savings the last word counts, however many sets it was asked about.
-fn note(against: &mut Against, why: Blocked) {
-    if let Blocked::SavingsThreshold { pool, .. } | Blocked::Score { pool, .. } = &why {
-        against.insert((pool.clone(), why.name()), why);
+fn note(against: &mut Against, nodes: &[&Candidate], why: Blocked) {
+    if let Blocked::SavingsThreshold { pool, .. }
+    | Blocked::PriceFactor { pool, .. }
+    | Blocked::Score { pool, .. } = &why
+    {
+        let (pool, name) = (pool.clone(), why.name());
+        let nodes = nodes.iter().map(|one| one.node.name.clone()).collect();
+        against.insert((pool.clone(), name), Unmerged { pool, nodes, why });
     }
 }
 

@@ -32,9 +32,9 @@ pub struct Pass {
     pub allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
     /// What is wrong with the budgets of pools, of which nothing is disrupted for that reason.
     pub unreadable_budgets: BTreeMap<String, BudgetError>,
-    /// What spoke against merging nodes where nothing was found to merge: the savings threshold and the score, once for each
-    /// pool that they are about. What speaks against single nodes is among the refused.
-    pub unmerged: Vec<Blocked>,
+    /// What spoke against merging nodes where nothing was found to merge: the savings threshold, the price factor and the
+    /// score, once for each pool that they are about. What speaks against single nodes is among the refused.
+    pub unmerged: Vec<Unmerged>,
     /// Whether every candidate was looked at; otherwise the next pass goes on.
     pub complete: bool,
 }
@@ -47,6 +47,14 @@ pub struct Refused {
     pub pool: Option<String>,
     /// `None`: it is no candidate for any method.
     pub method: Option<Method>,
+    pub why: Blocked,
+}
+
+/// Nodes that could give way to fewer, if that were worth it to one of their pools.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmerged {
+    pub pool: String,
+    pub nodes: Vec<String>,
     pub why: Blocked,
 }
 

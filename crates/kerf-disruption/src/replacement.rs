@@ -12,7 +12,7 @@ use kerf_model::{
 };
 use kerf_scheduler::PlannedClaim;
 
-use crate::{Blocked, Candidate, Promise, controls::Stakes};
+use crate::{Blocked, Candidate, Promise, Removed, controls::Stakes};
 
 /// A spot node gives way to another only where this many types are cheaper, and only those are bought: the one that
 /// comes is then among the cheapest, and not in turn replaced by the next cheaper one.
@@ -79,7 +79,8 @@ pub fn purchase(
             return Err(Blocked::SameType);
         }
     } else if stays_spot {
-        keep_cheapest(&mut claim)?;
+        let removed = |claim: &PlannedClaim| removed(planned, claim, stakes, labels);
+        keep_cheapest(&mut claim, removed)?;
     }
     let least = if stays_spot && candidates.len() == 1 { SPOT_FLEXIBILITY } else { 1 };
     claim.price = cheapest_offer(&claim, labels);
@@ -192,10 +193,33 @@ fn below_same_type(candidates: &[&Candidate], claim: &PlannedClaim) -> Price {
     returning.map(undercut).min().map_or(Price::MAX, |price| price - Price::from_ten_billionths(1))
 }
 
-fn keep_cheapest(claim: &mut PlannedClaim) -> Result<(), Blocked> {
+/// How many of the types that are cheaper each control left out.
+fn removed(
+    planned: &PlannedClaim,
+    claim: &PlannedClaim,
+    stakes: &Stakes,
+    labels: &KnownLabels,
+) -> Removed {
+    let mut removed = Removed::default();
+    for instance_type in &planned.instance_types {
+        let price = instance_type.worst_launch_price(&claim.requirements, labels);
+        match stakes.allow_replacement(price) {
+            Err(Blocked::PriceFactor { .. }) => removed.by_price_factor += 1,
+            Err(Blocked::SavingsThreshold { .. }) => removed.by_savings_threshold += 1,
+            _ => {}
+        }
+    }
+    removed
+}
+
+fn keep_cheapest(
+    claim: &mut PlannedClaim,
+    removed: impl Fn(&PlannedClaim) -> Removed,
+) -> Result<(), Blocked> {
     let have = claim.instance_types.len();
     if have < SPOT_FLEXIBILITY {
-        return Err(Blocked::SpotFlexibility { have, need: SPOT_FLEXIBILITY });
+        let removed = removed(claim);
+        return Err(Blocked::SpotFlexibility { have, need: SPOT_FLEXIBILITY, removed });
     }
     let needed = satisfies_min_values(&claim.instance_types, &claim.requirements)
         .map_err(|short| Blocked::MinValues { detail: short.to_string() })?;

@@ -25,6 +25,8 @@ pub(crate) struct Trials {
     pods: Vec<Vec<usize>>,
     /// By kind: the first candidate of it, and what became of it.
     outcomes: Vec<(usize, OnceLock<Told>)>,
+    /// By kind: what it waits for, if its destination's grace period is all that holds it.
+    held_by_grace: Vec<OnceLock<Option<Blocked>>>,
 }
 
 /// Told to everyone of the kind.
@@ -63,7 +65,12 @@ impl Trials {
     pub(crate) fn new(estate: &Estate, candidates: &[Candidate]) -> Self {
         let mut pod_kinds = FxHashMap::default();
         let mut node_kinds = FxHashMap::default();
-        let mut trials = Self { kinds: Vec::new(), pods: Vec::new(), outcomes: Vec::new() };
+        let mut trials = Self {
+            kinds: Vec::new(),
+            pods: Vec::new(),
+            outcomes: Vec::new(),
+            held_by_grace: Vec::new(),
+        };
         for (at, candidate) in candidates.iter().enumerate() {
             let node = &estate.snapshot.nodes[candidate.index];
             let mut pods: Vec<_> = node
@@ -94,6 +101,7 @@ impl Trials {
             let kind = *node_kinds.entry(kind).or_insert(next);
             if kind == next {
                 trials.outcomes.push((at, OnceLock::new()));
+                trials.held_by_grace.push(OnceLock::new());
             }
             trials.kinds.push(kind);
         }
@@ -108,6 +116,15 @@ impl Trials {
     /// What became of its kind. `trial` must be of the example, whoever asks first.
     pub(crate) fn of(&self, at: usize, trial: impl FnOnce() -> Result<Outcome, Blocked>) -> Told {
         self.outcomes[self.kinds[at]].1.get_or_init(|| trial().map(Arc::new)).clone()
+    }
+
+    /// What its kind waits for, if that is a grace period. `find` must be of the example, whoever asks first.
+    pub(crate) fn held_by_grace(
+        &self,
+        at: usize,
+        find: impl FnOnce() -> Option<Blocked>,
+    ) -> Option<Blocked> {
+        self.held_by_grace[self.kinds[at]].get_or_init(find).clone()
     }
 
     /// What stopped the example, with the pods of this one.

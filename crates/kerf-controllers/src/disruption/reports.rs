@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{DisruptionReason, NodeClaim, labels};
 use kerf_disruption::{
-    Blocked, Command, Decision, Invalid, Method, Pass, Refused,
+    Blocked, Command, Decision, Invalid, Method, Pass, Refused, Unmerged,
     balanced::{K, Score},
     budgets::BudgetError,
 };
@@ -29,6 +29,8 @@ const BUDGET_EVERY: Duration = Duration::from_mins(1);
 pub(super) struct Reports {
     /// By node and method, the name of the reason: what one method says of a node is no change of what another does.
     said: BTreeMap<(String, Option<Method>), &'static str>,
+    /// By pool and name of the reason, the nodes that were not merged for it.
+    unmerged: BTreeMap<(String, &'static str), Vec<String>>,
     unreadable_budgets: BTreeMap<String, BudgetError>,
 }
 
@@ -76,8 +78,8 @@ impl Reports {
                 "no node of the NodePool is disrupted until its spec.disruption.budgets is corrected"
             );
         }
-        for why in &pass.unmerged {
-            context.metrics.disruption.unmerged(why);
+        for unmerged in &pass.unmerged {
+            self.unmerged(context, unmerged);
         }
         for refused in &pass.refused {
             self.refused(context, refused);
@@ -85,6 +87,19 @@ impl Reports {
         let here: BTreeSet<&str> =
             estate.snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
         self.said.retain(|(node, _), _| here.contains(node.as_str()));
+        self.unmerged.retain(|(pool, _), _| estate.pools.contains_key(pool));
+    }
+
+    /// Nodes that stay because merging them is not worth it. It is news when they are others than before.
+    fn unmerged(&mut self, context: &Context, unmerged: &Unmerged) {
+        let Unmerged { pool, nodes, why } = unmerged;
+        let before = self.unmerged.insert((pool.clone(), why.name()), nodes.clone());
+        let is_news = before.as_ref() != Some(nodes);
+        context.metrics.disruption.unmerged(unmerged, is_news);
+        if is_news {
+            let (count, nodes) = (nodes.len(), first_of(nodes));
+            info!(controller = "disruption", pool, count, nodes, reason = %why, "nodes are not merged");
+        }
     }
 
     /// The budgets that were not wrong, or not in this way, in the last pass.
@@ -134,6 +149,13 @@ impl Reports {
         let name = refused.why.name();
         self.said.insert((refused.node.clone(), refused.method), name) != Some(name)
     }
+}
+
+/// A few names, as examples.
+fn first_of(nodes: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = nodes[..nodes.len().min(SHOWN)].join(", ");
+    if nodes.len() > SHOWN { format!("{shown}, ...") } else { shown }
 }
 
 fn nothing_allowed(context: &Context, pool: &str, reason: DisruptionReason) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kerf_api::DisruptionReason;
-use kerf_disruption::{Blocked, Decision, Method};
+use kerf_disruption::{Blocked, Decision, Method, Unmerged};
 use kerf_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -172,14 +172,17 @@ impl DisruptionMetrics {
     }
 
     /// A search for nodes to merge found nothing, and a rule of a pool about savings stood against it.
-    pub(crate) fn unmerged(&self, why: &Blocked) {
+    /// Like a node, the nodes together count as blocked only when that is news.
+    pub(crate) fn unmerged(&self, Unmerged { pool, why, .. }: &Unmerged, is_news: bool) {
+        if is_news {
+            let labels = OfPoolAndReason { nodepool: pool.into(), reason: why.name().into() };
+            self.blocked.get_or_create(&labels).inc();
+        }
         match why {
-            Blocked::SavingsThreshold { pool, .. } => {
+            Blocked::SavingsThreshold { .. } => {
                 self.threshold_blocked.get_or_create(&OfPool { nodepool: pool.into() }).inc();
             }
-            Blocked::Score { pool, score, .. } => {
-                self.judged(pool, "Balanced", false, Some(*score));
-            }
+            Blocked::Score { score, .. } => self.judged(pool, "Balanced", false, Some(*score)),
             _ => {}
         }
     }
@@ -281,7 +284,7 @@ pub(super) const DURATIONS: [f64; 45] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::{Price, estate::Cost};
+    use kerf_model::{Price, churn::Fraction, estate::Cost};
 
     #[test]
     fn metrics_have_karpenters_names() {
@@ -294,13 +297,16 @@ mod tests {
         counted.budget("p", DisruptionReason::Drifted, 5, 1);
         counted.blocked("p", &Blocked::ValidationChurn);
         counted.judged("p", "Balanced", true, Some(0.5));
-        counted.unmerged(&Blocked::SavingsThreshold {
-            pool: "p".to_owned(),
-            savings: Price::ZERO,
-            required: Price::MAX,
-            cost: Cost::ONE,
-        });
-        counted.unmerged(&Blocked::Score { pool: "q".to_owned(), score: 0.1, threshold: 0.5 });
+        let unmerged = |pool: &str, why: Blocked| {
+            let unmerged = Unmerged { pool: pool.to_owned(), nodes: Vec::new(), why };
+            counted.unmerged(&unmerged, true);
+            counted.unmerged(&unmerged, false);
+        };
+        let (pool, savings, required) = ("p".to_owned(), Price::ZERO, Price::MAX);
+        unmerged("p", Blocked::SavingsThreshold { pool, savings, required, cost: Cost::ONE });
+        let (pool, price, cheapest) = ("p".to_owned(), Price::MAX, Price::MAX);
+        unmerged("p", Blocked::PriceFactor { pool, price, factor: Fraction::ONE, cheapest });
+        unmerged("q", Blocked::Score { pool: "q".to_owned(), score: 0.1, threshold: 0.5 });
         let text = metrics.text();
         for line in [
             "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"underutilized\",consolidation_type=\"single\"} 1",
@@ -313,9 +319,12 @@ mod tests {
             "karpenter_nodepools_nodes_consuming_budgets{nodepool=\"p\",reason=\"Drifted\"} 1",
             "karpenter_consolidation_blocked_total{nodepool=\"p\",reason=\"validation_churn\"} 1",
             "karpenter_consolidation_moves_total{decision=\"approved\",nodepool=\"p\",policy=\"Balanced\"} 1",
-            "karpenter_consolidation_moves_total{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 1",
-            "karpenter_consolidation_score_count{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 1",
-            "karpenter_consolidation_threshold_blocked_total{nodepool=\"p\"} 1",
+            "karpenter_consolidation_moves_total{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 2",
+            "karpenter_consolidation_score_count{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 2",
+            "karpenter_consolidation_threshold_blocked_total{nodepool=\"p\"} 2",
+            "karpenter_consolidation_blocked_total{nodepool=\"p\",reason=\"savings_threshold\"} 1",
+            "karpenter_consolidation_blocked_total{nodepool=\"p\",reason=\"price_factor\"} 1",
+            "karpenter_consolidation_blocked_total{nodepool=\"q\",reason=\"score\"} 1",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }

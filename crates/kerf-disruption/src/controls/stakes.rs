@@ -34,6 +34,28 @@ pub struct Stake {
     pub controls: ChurnControls,
 }
 
+/// What a replacement may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    Below(Price),
+    AtMost(Price),
+}
+
+impl Bound {
+    /// The highest price within it.
+    pub fn highest(self) -> Price {
+        match self {
+            Self::Below(price) => below(price),
+            Self::AtMost(price) => price,
+        }
+    }
+
+    /// The stricter one of this and what costs so much.
+    pub fn and_at_most(self, price: Price) -> Self {
+        if price < self.highest() { Self::AtMost(price) } else { self }
+    }
+}
+
 impl Stakes {
     pub fn of<'a>(
         candidates: impl IntoIterator<Item = &'a Candidate>,
@@ -90,8 +112,9 @@ impl Stakes {
             });
         }
         if launch > self.improved() {
-            let factor = self.factor();
-            return Err(Blocked::PriceFactor { price: self.price, factor, cheapest: launch });
+            let (price, factor) = (self.price, self.factor());
+            let pool = self.strictest().map_or_else(String::new, |stake| stake.pool.clone());
+            return Err(Blocked::PriceFactor { pool, price, factor, cheapest: launch });
         }
         match self.pools.iter().find(|stake| launch > stake.worth_it(self.price)) {
             Some(stake) => Err(stake.blocked(stake.share_of(self.price - launch, self.price))),
@@ -101,17 +124,25 @@ impl Stakes {
 
     /// The highest price of a replacement that [`Self::allow_replacement`] lets pass.
     pub fn at_most(&self) -> Price {
-        let worth_it = self.pools.iter().map(|stake| stake.worth_it(self.price)).min();
-        self.strictly_cheaper().min(self.improved()).min(worth_it.unwrap_or(Price::MAX))
+        self.bound().highest()
+    }
+
+    /// The same as it is said to people: two of the rules ask for less than a price.
+    pub fn bound(&self) -> Bound {
+        let cheaper = self.strictly_cheaper().min(self.improved());
+        match self.pools.iter().map(|stake| stake.worth_it(self.price)).min() {
+            Some(worth_it) if worth_it < cheaper => Bound::AtMost(worth_it),
+            _ => Bound::Below(cheaper + Price::from_ten_billionths(1)),
+        }
     }
 
     /// The strictest among the pools: a factor of 0 is a veto.
     pub fn factor(&self) -> Fraction {
-        self.pools
-            .iter()
-            .map(|stake| stake.controls.price_improvement_factor)
-            .min()
-            .unwrap_or(Fraction::ONE)
+        self.strictest().map_or(Fraction::ONE, |stake| stake.controls.price_improvement_factor)
+    }
+
+    fn strictest(&self) -> Option<&Stake> {
+        self.pools.iter().min_by_key(|stake| stake.controls.price_improvement_factor)
     }
 
     fn strictly_cheaper(&self) -> Price {

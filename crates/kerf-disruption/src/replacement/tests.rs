@@ -248,7 +248,11 @@ fn spot_gives_way_to_spot_only_with_a_wide_choice() {
         });
         assert_eq!(kept, expect, "{candidates:?} {count}");
     };
-    let short = |have| Err(Blocked::SpotFlexibility { have, need: 15 });
+    let short_by = |have, by_price_factor, by_savings_threshold| {
+        let removed = Removed { by_price_factor, by_savings_threshold };
+        Err(Blocked::SpotFlexibility { have, need: 15, removed })
+    };
+    let short = |have| short_by(have, 0, 0);
     check(&["spot m 1"], 20, false, parity(), Err(Blocked::SpotToSpotDisabled));
     check(&["spot m 1"], 14, true, parity(), short(14));
     check(&["spot m 1"], 15, true, parity(), Ok(15));
@@ -257,10 +261,12 @@ fn spot_gives_way_to_spot_only_with_a_wide_choice() {
     check(&["spot m 0.15"], 20, true, parity(), short(14));
     check(&["spot m 0.16"], 20, true, parity(), Ok(15));
     // The controls come before the count: 20 are cheaper than 0.25, 14 of them by 40 percent.
-    check(&["spot m 0.25"], 20, true, controls("0.6", "0"), short(14));
+    check(&["spot m 0.25"], 20, true, controls("0.6", "0"), short_by(14, 6, 0));
     check(&["spot m 0.25"], 20, true, controls("0.64", "0"), Ok(15));
     // Two pods at 0.01 each: what costs 0.15 saves too little for a node of 0.16.
-    check(&["spot m 0.16"], 20, true, controls("1", "0.01"), short(14));
+    check(&["spot m 0.16"], 20, true, controls("1", "0.01"), short_by(14, 0, 1));
+    // Each is told what it took: 0.15 to 0.2 the one, and 0.12 to 0.14 the other.
+    check(&["spot m 0.25"], 20, true, controls("0.6", "0.07"), short_by(11, 6, 3));
     check(&["spot m 0.17"], 20, true, controls("1", "0.01"), Ok(15));
     // Several nodes into one need no choice, but do need the gate.
     check(&["spot m 0.5", "spot m 0.5"], 3, true, parity(), Ok(3));
@@ -322,7 +328,8 @@ fn what_saves_too_little_is_no_choice() {
         let result = purchase(&[&source], &stakes, &claim, &labels(), true);
         result.map(|purchase| purchase.claim.instance_types.len())
     };
-    assert_eq!(bought(14), Err(Blocked::SpotFlexibility { have: 14, need: 15 }));
+    let removed = Removed { by_price_factor: 0, by_savings_threshold: 36 };
+    assert_eq!(bought(14), Err(Blocked::SpotFlexibility { have: 14, need: 15, removed }));
     assert_eq!(bought(15), Ok(15));
 }
 
@@ -458,6 +465,7 @@ fn refusals_say_what_the_best_offer_was() {
     assert_eq!(
         blocked("0.85", "0"),
         Blocked::PriceFactor {
+            pool: "default".to_owned(),
             price: price("1"),
             factor: "0.85".parse().unwrap(),
             cheapest: price("0.9")
@@ -476,6 +484,7 @@ fn refusals_say_what_the_best_offer_was() {
     assert_eq!(
         blocked("0.5", "0"),
         Blocked::PriceFactor {
+            pool: "default".to_owned(),
             price: price("1"),
             factor: "0.5".parse().unwrap(),
             cheapest: price("0.8")

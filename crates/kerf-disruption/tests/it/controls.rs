@@ -4,7 +4,7 @@ use std::{fmt::Debug, str::FromStr, sync::Arc};
 
 use kerf_api::ConsolidationPolicy;
 use kerf_disruption::explain::Explainer;
-use kerf_disruption::{Blocked, Memory, Pass, Settings, pass};
+use kerf_disruption::{Memory, Pass, Settings, pass};
 use kerf_model::estate::{Estate, Rules, Tenant};
 use kerf_model::{Pod, Price};
 
@@ -47,11 +47,8 @@ fn every_pool_has_its_say_about_a_move_of_several() {
         let pools = vec![rules_with("pool-a", &[a]), rules_with("pool-b", &[b])];
         let pass = first_pass(&estate(pools, one_of_each_pool()));
         assert_eq!(commands(&pass), [expect], "{a:?} {b:?}");
-        let pool_of = |why: &Blocked| match why {
-            Blocked::SavingsThreshold { pool, .. } | Blocked::Score { pool, .. } => pool.clone(),
-            other => panic!("{other:?}"),
-        };
-        let got: Vec<_> = pass.unmerged.iter().map(|why| (pool_of(why), why.name())).collect();
+        let unmerged = pass.unmerged.iter().inspect(|one| assert_eq!(one.nodes, ["a", "b"]));
+        let got: Vec<_> = unmerged.map(|one| (one.pool.clone(), one.why.name())).collect();
         let against: Vec<_> =
             against.iter().map(|(pool, name)| ((*pool).to_owned(), *name)).collect();
         assert_eq!(got, against, "{a:?} {b:?}");
@@ -61,9 +58,9 @@ fn every_pool_has_its_say_about_a_move_of_several() {
     check(("factor", "1"), ("factor", "1"), both, &[]);
     // The smallest factor counts, and none is a veto.
     check(("factor", "0.63"), ("factor", "1"), both, &[]);
-    check(("factor", "0.62"), ("factor", "1"), only_b, &[]);
-    check(("factor", "0"), ("factor", "1"), only_b, &[]);
-    check(("factor", "1"), ("factor", "0.62"), only_a, &[]);
+    check(("factor", "0.62"), ("factor", "1"), only_b, &[("pool-a", "price_factor")]);
+    check(("factor", "0"), ("factor", "1"), only_b, &[("pool-a", "price_factor")]);
+    check(("factor", "1"), ("factor", "0.62"), only_a, &[("pool-b", "price_factor")]);
     // Each pool saves 0.944 of the 1.888 that the move saves, and has one pod and three.
     check(("savings", "0.94"), ("savings", "0"), both, &[]);
     check(("savings", "0.94"), ("savings", "0.31"), both, &[]);
@@ -72,7 +69,7 @@ fn every_pool_has_its_say_about_a_move_of_several() {
     check(("savings", "0"), ("savings", "0.32"), only_a, &[("pool-b", "savings_threshold")]);
     // One control of each.
     check(("factor", "0.63"), ("savings", "0.31"), both, &[]);
-    check(("factor", "0.62"), ("savings", "0.31"), only_b, &[]);
+    check(("factor", "0.62"), ("savings", "0.31"), only_b, &[("pool-a", "price_factor")]);
     check(("factor", "0.63"), ("savings", "0.32"), only_a, &[("pool-b", "savings_threshold")]);
 }
 
@@ -92,7 +89,7 @@ fn a_search_that_came_to_nothing_says_once_what_it_was() {
     let first = look();
     // Of several pools the first that objects is named, however many sets it objects to.
     assert!(
-        matches!(&first[..], [Blocked::SavingsThreshold { pool, .. }] if pool == "pool-a"),
+        matches!(&first[..], [one] if one.pool == "pool-a" && one.why.name() == "savings_threshold"),
         "{first:?}"
     );
     assert!(look().is_empty(), "nothing was searched again");
@@ -213,7 +210,73 @@ fn balanced_says_what_it_has_against_a_merger() {
     assert!(decided(&estate).is_empty());
     let unmerged: Vec<_> = first_pass(&estate).unmerged;
     assert!(
-        matches!(&unmerged[..], [Blocked::Score { pool, .. }] if pool == "default"),
+        matches!(&unmerged[..], [one] if one.pool == "default" && one.why.name() == "score"),
         "{unmerged:?}"
     );
+}
+
+#[test]
+fn the_grace_period_of_the_other_node_is_named_where_it_is_the_reason() {
+    // The pod of `a` fits on `b` and on nothing that is cheaper than `a`.
+    let with = |grace: &str, b: Place| {
+        let b = b.set(|node, standing| {
+            standing.last_pod_event = Some(ago(1));
+            standing.consolidatable = false;
+            node.settling = true;
+        });
+        let places = vec![place("a", 1).runs("p", "900m"), b];
+        estate(vec![rules_with("default", &[("grace", grace)])], places)
+    };
+    let check = |estate: &Estate, expect: &str| {
+        let pass = first_pass(estate);
+        let of_a = pass.refused.iter().find(|refused| refused.node == "a").expect("a reason");
+        assert_eq!(of_a.why.name(), expect);
+        let settings = Settings::default();
+        let explained = Explainer::new(estate, &settings).node("a").expect("the node");
+        let verdict = explained.methods.last().expect("a method").verdict.as_ref();
+        assert_eq!(verdict.unwrap_err().name(), expect);
+        of_a.why.to_string()
+    };
+    let roomy = || place("b", 8).runs("q", "4");
+    let told = check(&with("5m", roomy()), "destination_grace_period");
+    assert!(told.starts_with("its pods would go to node b, where a pod came or went"), "{told}");
+    let full = place("b", 8).runs("q", "7500m");
+    check(&with("5m", full), "same_or_more_expensive_replacement");
+    // It is `consolidateAfter` that keeps `b` from taking pods.
+    check(&with("Never", roomy()), "same_or_more_expensive_replacement");
+}
+
+#[test]
+fn explain_never_prints_a_bound_that_its_decision_contradicts() {
+    let check = |controls: &[(&str, &str)], refused: Option<&str>| {
+        let estate = estate(vec![rules_with("default", controls)], large_and_full());
+        let settings = Settings::default();
+        let node = Explainer::new(&estate, &settings).node("a").expect("the node");
+        let method = node.methods.last().expect("a method");
+        let replacement = method.simulation.as_ref().expect("one").new_nodes[0].price;
+        let bound = method.prices.as_ref().expect("prices").bound.highest();
+        let got = method.verdict.as_ref().err().map(kerf_disruption::Blocked::name);
+        assert_eq!(got, refused, "{controls:?}");
+        assert_eq!(replacement <= bound, refused.is_none(), "{controls:?}: {replacement} {bound}");
+    };
+    check(&[], None);
+    check(&[("savings", "4.4")], None);
+    check(&[("savings", "4.5")], Some("savings_threshold"));
+    check(&[("factor", "0.125")], Some("price_factor"));
+    check(&[("balanced", "")], None);
+    check(&[("balanced", ""), ("factor", "0")], Some("price_factor"));
+}
+
+/// Balanced asks for more than any other control does here: half of what the pool costs.
+#[test]
+fn the_bound_of_a_balanced_pool_is_what_its_score_asks_for() {
+    let places = vec![place("a", 8).runs("p", "4500m")];
+    let estate = estate(vec![rules_with("default", &[("balanced", "")])], places);
+    let settings = Settings::default();
+    let node = Explainer::new(&estate, &settings).node("a").expect("the node");
+    let method = node.methods.last().expect("a method");
+    let replacement = method.simulation.as_ref().expect("one").new_nodes[0].price;
+    let prices = method.prices.as_ref().expect("prices");
+    assert_eq!(method.verdict.as_ref().unwrap_err().name(), "score");
+    assert!(replacement < prices.node && replacement > prices.bound.highest(), "{prices:?}");
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use kerf_disruption::{
     Blocked, Command,
+    controls::Bound,
     explain::{Check, Destination, MethodExplanation, NodeExplanation, Prices, Simulated},
 };
 use kerf_model::{KnownLabels, Price};
@@ -102,6 +103,8 @@ struct PricesReport {
     savings_threshold: String,
     /// The highest price of a replacement that would be worth it; missing if none is.
     replacement_at_most: Option<Price>,
+    #[serde(skip)]
+    bound: Bound,
 }
 
 impl Report {
@@ -182,13 +185,14 @@ impl SimulationReport {
 
 impl PricesReport {
     fn new(prices: &Prices) -> Self {
-        let zero = Price::ZERO;
+        let at_most = prices.bound.highest();
         Self {
             node_price_per_hour: prices.node,
             disruption_cost: prices.disruption_cost.as_f64(),
             price_improvement_factor: prices.controls.price_improvement_factor.to_string(),
             savings_threshold: prices.controls.savings_threshold.to_string(),
-            replacement_at_most: (prices.at_most >= zero).then_some(prices.at_most),
+            replacement_at_most: (at_most >= Price::ZERO).then_some(at_most),
+            bound: prices.bound,
         }
     }
 }
@@ -243,10 +247,7 @@ pub(super) fn render(report: &Report) -> String {
                 prices.node_price_per_hour,
                 prices.price_improvement_factor,
                 prices.savings_threshold,
-                match &prices.replacement_at_most {
-                    Some(most) => format!("a replacement may cost {most}"),
-                    None => "no replacement is worth it".to_owned(),
-                }
+                bound(prices)
             );
         }
         match (&method.command, &method.refusal) {
@@ -260,6 +261,20 @@ pub(super) fn render(report: &Report) -> String {
         }
     }
     text
+}
+
+/// In as many digits as it has: a rounded bound may be the very price that it excludes.
+fn bound(prices: &PricesReport) -> String {
+    let in_full = |price: Price| format!("${}/h", price.exact());
+    match (prices.replacement_at_most, prices.bound) {
+        (None, _) => "no replacement is worth it".to_owned(),
+        (Some(_), Bound::Below(price)) => {
+            format!("a replacement has to cost less than {}", in_full(price))
+        }
+        (Some(_), Bound::AtMost(price)) => {
+            format!("a replacement may cost at most {}", in_full(price))
+        }
+    }
 }
 
 fn title(method: &str) -> &str {

@@ -172,6 +172,45 @@ impl ConditionSet<'_> {
         Ok(())
     }
 
+    /// Takes over what one controller changed between `before` and `after`, when others have changed other conditions
+    /// meanwhile. Each condition is decided by one controller, except for `Ready`, which follows from the others.
+    pub fn take_over(&mut self, before: &[Condition], after: &[Condition]) {
+        let find = |conditions: &[Condition], kind: &str| {
+            conditions.iter().position(|condition| condition.type_ == kind)
+        };
+        for gone in before.iter().filter(|one| find(after, &one.type_).is_none()) {
+            self.conditions.retain(|condition| condition.type_ != gone.type_);
+        }
+        let decided = after.iter().filter(|one| one.type_ != READY);
+        for ours in decided.filter(|one| !before.contains(one)) {
+            let theirs = find(self.conditions, &ours.type_);
+            let superfluous = theirs.is_some_and(|place| {
+                let theirs = &self.conditions[place];
+                // Where both say the same, the one that came first knows since when.
+                ours.reason == AWAITING_RECONCILIATION
+                    || Condition {
+                        last_transition_time: ours.last_transition_time.clone(),
+                        ..theirs.clone()
+                    } == *ours
+            });
+            if !superfluous {
+                if let Some(place) = theirs {
+                    self.conditions.remove(place);
+                }
+                self.conditions.push(ours.clone());
+            }
+        }
+        self.sort();
+        self.recompute_ready();
+    }
+
+    fn sort(&mut self) {
+        self.conditions.sort_by_key(|condition| {
+            let last = condition.type_ == READY;
+            (last, (!last).then_some(condition.last_transition_time.0))
+        });
+    }
+
     fn put(&mut self, kind: &str, status: Status, reason: &str, message: &str) -> bool {
         let place = self.conditions.iter().position(|condition| condition.type_ == kind);
         let since = match place.map(|place| &self.conditions[place]) {
@@ -200,10 +239,7 @@ impl ConditionSet<'_> {
             }
         }
         self.conditions.push(condition);
-        self.conditions.sort_by_key(|condition| {
-            let last = condition.type_ == READY;
-            (last, (!last).then_some(condition.last_transition_time.0))
-        });
+        self.sort();
         true
     }
 
@@ -254,6 +290,53 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn what_one_controller_changed_is_taken_over_into_what_others_changed() {
+        type Change = fn(&mut ConditionSet<'_>);
+        // What was read (`None`: a claim without conditions), what each of two made of it, and what stands in the end.
+        let check = |read: Option<Change>, ours: Change, theirs: Change, expected: &[&str]| {
+            let changed = |claim: &NodeClaim, second: i64, change: Change| {
+                let mut claim = claim.clone();
+                change(&mut claim.condition_set(at(second)));
+                claim
+            };
+            let before = read.map_or_else(claim, |read| changed(&claim(), 1, read));
+            let (ours, mut newest) = (changed(&before, 2, ours), changed(&before, 3, theirs));
+            newest.condition_set(at(4)).take_over(before.conditions(), ours.conditions());
+            let conditions = newest.conditions().iter();
+            let mut found: Vec<_> =
+                conditions.filter(|one| one.status == "True").map(|one| &*one.type_).collect();
+            found.sort_unstable();
+            assert_eq!(found, expected);
+        };
+        let nothing: Change = |_| {};
+        let launch: Change = |set| assert!(set.set_true(LAUNCHED));
+        let register: Change = |set| assert!(set.set_true(REGISTERED));
+        let drift: Change = |set| assert!(set.set_true(DRIFTED));
+        // Conditions that one only added because every claim has them do not hide what the other says.
+        check(None, launch, nothing, &[LAUNCHED]);
+        check(None, nothing, launch, &[LAUNCHED]);
+        check(Some(launch), drift, register, &[DRIFTED, LAUNCHED, REGISTERED]);
+        check(Some(drift), |set| assert_eq!(set.clear(DRIFTED), Ok(())), launch, &[LAUNCHED]);
+        // Ready follows from what both did.
+        let almost: Change = |set| assert!(set.set_true(LAUNCHED) && set.set_true(REGISTERED));
+        let initialize: Change = |set| assert!(set.set_true(INITIALIZED));
+        let all = [DRIFTED, INITIALIZED, LAUNCHED, READY, REGISTERED];
+        check(Some(almost), initialize, drift, &all);
+    }
+
+    #[test]
+    fn of_two_who_say_the_same_the_first_knows_since_when() {
+        let before = claim();
+        let (mut ours, mut newest) = (before.clone(), before.clone());
+        ours.condition_set(at(20)).set_true(INSTANCE_TERMINATING);
+        newest.condition_set(at(10)).set_true(INSTANCE_TERMINATING);
+        let first = newest.clone();
+        newest.condition_set(at(30)).take_over(before.conditions(), ours.conditions());
+        let since = |claim: &NodeClaim| claim.condition(INSTANCE_TERMINATING).unwrap().clone();
+        assert_eq!(since(&newest), since(&first));
     }
 
     fn claim() -> NodeClaim {

@@ -8,10 +8,11 @@ use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::pods;
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, Lock, Queue, events::Recorder, patch};
+use kerf_runtime::{Clock, Lock, Queue, events::Recorder};
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
 use crate::{
+    claim_writes::Turns,
     error::{Result, Tried, is_not_found},
     index::Index,
     metrics::{Cause, ControllerMetrics, state::Prices},
@@ -31,6 +32,7 @@ pub(crate) struct Context {
     pub(crate) promises: Promises,
     /// Claims that may or may not have been created.
     pub(crate) unsettled: Queue<String>,
+    pub(crate) turns: Turns,
 }
 
 impl Context {
@@ -87,22 +89,14 @@ impl Context {
         claim: &NodeClaim,
         changed: NodeClaim,
     ) -> Result<NodeClaim> {
-        // Most often: conditions are looked at far more often than they change, and a comparison costs no JSON.
-        if *claim == changed {
-            return Ok(changed);
-        }
-        let written = patch::patch_status(&self.claims(), claim, &changed, Lock::Optimistic)
-            .await
-            .tried(|| format!("updating the status of NodeClaim {}", claim.name_any()))?;
-        if let Some(written) = &written {
-            self.index.anticipate(written.clone());
-        }
-        Ok(written.unwrap_or(changed))
+        let what = || format!("updating the status of NodeClaim {}", claim.name_any());
+        self.write_claim(claim, changed, Lock::Optimistic, what).await
     }
 
     /// Asks for the end of a claim. One that is gone already is as good.
     pub(crate) async fn delete_claim(&self, claim: &NodeClaim) -> Result<()> {
         let name = claim.name_any();
+        let _turn = self.turns.take(&name).await;
         match self.claims().delete(&name, &DeleteParams::default()).await {
             // The next decision must not count on it any more.
             Ok(answer) => {

@@ -32,9 +32,8 @@ impl Reconciler for Hydration {
         if claim.labels().get(&key) != Some(&value) {
             let mut changed = NodeClaim::clone(&claim);
             changed.labels_mut().insert(key.clone(), value.clone());
-            patch::patch(&context.claims(), &claim, &changed, Lock::None)
-                .await
-                .tried(|| format!("labelling NodeClaim {name}"))?;
+            let what = || format!("labelling NodeClaim {name}");
+            context.write_claim(&claim, changed, Lock::None, what).await?;
         }
         let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
         let Ok(node) = context.index.read().node_of(provider_id).cloned() else {

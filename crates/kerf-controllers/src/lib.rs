@@ -5,6 +5,7 @@
 
 mod claim_conditions;
 mod claim_creation;
+mod claim_writes;
 mod consistency;
 mod context;
 mod controller;

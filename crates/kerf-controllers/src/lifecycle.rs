@@ -18,13 +18,14 @@ use kerf_api::{
     labels,
 };
 use kerf_cluster::{Change, Cluster};
-use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kerf_runtime::{Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
 
+use self::launch::Launches;
 use crate::{
     context::Context,
     controller::{Reconciler, add_claim_of},
-    error::{Result, Tried},
+    error::Result,
     pool::registration_health::{self, RegistrationHealth},
 };
 
@@ -40,9 +41,16 @@ enum Step {
 }
 
 pub(crate) struct Lifecycle {
-    pub(crate) health: RegistrationHealth,
+    health: RegistrationHealth,
     /// Pools that have something new to say about their health.
-    pub(crate) pools: Queue<String>,
+    pools: Queue<String>,
+    launches: Launches,
+}
+
+impl Lifecycle {
+    pub(crate) fn new(health: RegistrationHealth, pools: Queue<String>) -> Self {
+        Self { health, pools, launches: Launches::default() }
+    }
 }
 
 impl Reconciler for Lifecycle {
@@ -54,7 +62,12 @@ impl Reconciler for Lifecycle {
     /// A claim is looked at when it changes and when its node does.
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
         match change {
-            Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
+            Change::NodeClaim(delta) => {
+                if let (Some(gone), None) = (&delta.before, &delta.after) {
+                    self.launches.forget(gone);
+                }
+                queue.add(delta.key.name.clone());
+            }
             Change::Node(delta) => add_claim_of(delta, cluster, queue),
             _ => {}
         }
@@ -75,11 +88,13 @@ impl Lifecycle {
         let claim = with_finalizer(context, claim).await?;
         let mut changed = claim.clone();
         let mut failure = None;
-        if let Step::Deleted = launch::launch(context, &mut changed).await.unwrap_or_else(|error| {
-            // A step that fails does not keep the next from looking: a claim that keeps failing still times out.
-            failure = Some(error);
-            Step::Next
-        }) {
+        if let Step::Deleted =
+            self.launches.launch(context, &mut changed).await.unwrap_or_else(|error| {
+                // A step that fails does not keep the next from looking: a claim that keeps failing still times out.
+                failure = Some(error);
+                Step::Next
+            })
+        {
             return Ok(Outcome::Done);
         }
         for step in [
@@ -93,7 +108,8 @@ impl Lifecycle {
             self.note(context, &changed, Err(registration_health::failure(&changed)));
             return Ok(Outcome::Done);
         }
-        write_back(context, &claim, &changed).await?;
+        let what = || format!("updating NodeClaim {}", claim.name_any());
+        let changed = context.write_claim(&claim, changed, Lock::Optimistic, what).await?;
         if !claim.is_true(REGISTERED) && changed.is_true(REGISTERED) {
             self.note(context, &changed, Ok(()));
         }
@@ -127,21 +143,8 @@ async fn with_finalizer(context: &Context, claim: &NodeClaim) -> Result<NodeClai
     }
     let mut changed = claim.clone();
     changed.finalizers_mut().push(TERMINATION_FINALIZER.into());
-    let written = patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("adding the finalizer to NodeClaim {}", claim.name_any()))?;
-    Ok(written.unwrap_or(changed))
-}
-
-/// Writes labels and annotations, then the status, and lets the index know at once.
-async fn write_back(context: &Context, before: &NodeClaim, after: &NodeClaim) -> Result<()> {
-    let written = patch::patch_both(&context.claims(), before, after)
-        .await
-        .tried(|| format!("updating NodeClaim {}", before.name_any()))?;
-    if let Some(written) = written {
-        context.index.anticipate(written);
-    }
-    Ok(())
+    let what = || format!("adding the finalizer to NodeClaim {}", claim.name_any());
+    context.write_claim(claim, changed, Lock::Optimistic, what).await
 }
 
 /// Whether the step with this condition is over. A condition that is no longer `Unknown` is only stamped with the

@@ -28,6 +28,7 @@ use tracing::info;
 use crate::{
     claim_conditions::ClaimConditions,
     claim_creation::Unsettled,
+    claim_writes::Turns,
     consistency::Consistency,
     context::Context,
     controller::Controllers,
@@ -113,6 +114,7 @@ pub async fn run(
         prices: Prices::default(),
         promises: Promises::default(),
         unsettled,
+        turns: Turns::default(),
     });
     if context.settings.observability {
         let state = Box::new(State(Arc::downgrade(&context)));
@@ -150,7 +152,7 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     });
     let health = RegistrationHealth::default();
     let pools = controllers.add(Pools { health: health.clone() });
-    controllers.add(Lifecycle { health, pools });
+    controllers.add(Lifecycle::new(health, pools));
     let unsettled = controllers.add(Unsettled);
     controllers.add(Hydration);
     controllers.add(PodEvents::new(operator.clock.clone()));

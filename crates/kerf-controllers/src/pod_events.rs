@@ -13,14 +13,10 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kerf_api::NodeClaim;
 use kerf_cluster::{Change, Cluster, Delta, pods};
-use kerf_runtime::{Clock, Lock, Outcome, Queue, Workers, patch};
+use kerf_runtime::{Clock, Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
 
-use crate::{
-    context::Context,
-    controller::Reconciler,
-    error::{Result, Tried},
-};
+use crate::{context::Context, controller::Reconciler, error::Result};
 
 /// A rollout is a burst of events; one write in this time is enough. Shorter than the 15 s after which a disruption is
 /// validated again, so that no event slips through that.
@@ -76,12 +72,8 @@ impl Reconciler for PodEvents {
         };
         let mut changed = NodeClaim::clone(&claim);
         changed.status.get_or_insert_default().last_pod_event_time = Some(Time(time));
-        let written = patch::patch_status(&context.claims(), &claim, &changed, Lock::None)
-            .await
-            .tried(|| format!("noting the last pod event of NodeClaim {name}"))?;
-        if let Some(written) = written {
-            context.index.anticipate(written);
-        }
+        let what = || format!("noting the last pod event of NodeClaim {name}");
+        context.write_claim(&claim, changed, Lock::None, what).await?;
         Ok(Outcome::Done)
     }
 }

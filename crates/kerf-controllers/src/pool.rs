@@ -15,7 +15,7 @@ use kerf_api::{
     validation::validate_node_pool,
 };
 use kerf_cluster::{Change, Cluster, NodeClass, view::Unreadable};
-use kerf_runtime::{Outcome, Queue, Workers, patch};
+use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
 
 use registration_health::RegistrationHealth;
@@ -76,7 +76,7 @@ impl Reconciler for Pools {
         static_capacity::report::report(context, &mut changed);
         drift_blocked::report(context, &mut changed);
 
-        patch::patch_both(&context.pools(), &pool, &changed)
+        patch::patch_both(&context.pools(), &pool, &changed, Lock::Optimistic)
             .await
             .tried(|| format!("updating NodePool {name}"))?;
         Ok(Outcome::Done)

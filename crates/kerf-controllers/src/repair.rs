@@ -10,17 +10,11 @@ use kerf_provider::RepairPolicy;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
     events::{Notice, Severity},
-    patch,
 };
 use kube::ResourceExt;
 use tracing::info;
 
-use crate::{
-    context::Context,
-    controller::Reconciler,
-    error::{Result, Tried},
-    metrics::Cause,
-};
+use crate::{context::Context, controller::Reconciler, error::Result, metrics::Cause};
 
 /// When many nodes are unwell at once, the cause is rarely the nodes, and replacing them makes it worse.
 const UNHEALTHY_PERCENT: usize = 20;
@@ -127,9 +121,8 @@ async fn end_patience(context: &Context, claim: &NodeClaim, now: Timestamp) -> R
     let Some(deadline) = new_deadline(claim, now) else { return Ok(()) };
     let mut changed = claim.clone();
     changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline);
-    patch::patch(&context.claims(), claim, &changed, Lock::None)
-        .await
-        .tried(|| format!("writing the deadline of NodeClaim {}", claim.name_any()))?;
+    let what = || format!("writing the deadline of NodeClaim {}", claim.name_any());
+    context.write_claim(claim, changed, Lock::None, what).await?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Writing back an object that was changed in memory: only what changed, and only if nobody was faster.
 
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug};
 
 use kube::{
     Api, Resource,
@@ -46,18 +46,63 @@ where
     api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
 }
 
-/// Sends the difference between `before` and `after`, first without and then with the `status`, both on the condition
-/// that nobody else wrote in between. `None`: there is none.
-pub async fn patch_both<K>(api: &Api<K>, before: &K, after: &K) -> kube::Result<Option<K>>
+/// Sends the difference between `before` and `after`, first without and then with the `status`. With a lock, both are on
+/// the condition that nobody else wrote in between. `None`: there is none.
+pub async fn patch_both<K>(
+    api: &Api<K>,
+    before: &K,
+    after: &K,
+    lock: Lock,
+) -> kube::Result<Option<K>>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + Debug,
 {
-    let written = patch(api, before, after, Lock::Optimistic).await?;
+    let written = patch(api, before, after, lock).await?;
     let mut read = before.clone();
     if let Some(written) = &written {
         read.meta_mut().resource_version.clone_from(&written.meta().resource_version);
     }
-    Ok(patch_status(api, &read, after, Lock::Optimistic).await?.or(written))
+    Ok(patch_status(api, &read, after, lock).await?.or(written))
+}
+
+/// The change from `before` to `after`, made to `newest`, which others have changed meanwhile. `None`: both changed the
+/// same thing; a list is one thing.
+pub fn carry_over<K>(before: &K, after: &K, newest: &K) -> Option<K>
+where
+    K: Serialize + DeserializeOwned,
+{
+    let value = |object: &K| serde_json::to_value(object).ok();
+    let merged = merged(Some(&value(before)?), Some(&value(after)?), Some(&value(newest)?))?;
+    serde_json::from_value(merged?).ok()
+}
+
+/// The value after both changes, if it has one then; `None` outside: they do not go together.
+fn merged(
+    before: Option<&Value>,
+    ours: Option<&Value>,
+    theirs: Option<&Value>,
+) -> Option<Option<Value>> {
+    if ours == before || ours == theirs {
+        return Some(theirs.cloned());
+    }
+    if theirs == before {
+        return Some(ours.cloned());
+    }
+    match (ours?, theirs?) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let before = before.and_then(Value::as_object);
+            let fields: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+            let mut all = Map::new();
+            for field in fields {
+                let before = before.and_then(|before| before.get(field));
+                if let Some(value) = merged(before, ours.get(field), theirs.get(field))? {
+                    all.insert(field.clone(), value);
+                }
+            }
+            Some(Some(Value::Object(all)))
+        }
+        _ => None,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,6 +189,28 @@ mod tests {
         for (before, after, patch) in cases {
             assert_eq!(Value::Object(merge_patch(&before, &after)), patch, "{before} -> {after}");
         }
+    }
+
+    #[test]
+    fn a_change_is_carried_over_to_what_others_wrote_meanwhile() {
+        let check = |before: &Value, ours: &Value, theirs: &Value, expected: Option<Value>| {
+            let carried = carry_over(before, ours, theirs);
+            assert_eq!(carried, expected, "{before}: {ours} on {theirs}");
+        };
+        let empty = &json!({"a": 1});
+        check(empty, &json!({"a": 2}), empty, Some(json!({"a": 2})));
+        check(empty, empty, &json!({"a": 3}), Some(json!({"a": 3})));
+        check(empty, &json!({"a": 2}), &json!({"a": 1, "b": 1}), Some(json!({"a": 2, "b": 1})));
+        check(empty, &json!({"a": 2}), &json!({"a": 3}), None);
+        check(empty, &json!({}), &json!({"a": 1, "b": 1}), Some(json!({"b": 1})));
+        check(empty, &json!({}), &json!({"a": 2}), None);
+        check(
+            &json!({}),
+            &json!({"l": {"x": "1"}}),
+            &json!({"l": {"y": "2"}}),
+            Some(json!({"l": {"x": "1", "y": "2"}})),
+        );
+        check(&json!({"f": ["a"]}), &json!({"f": ["a", "b"]}), &json!({"f": ["a", "c"]}), None);
     }
 
     #[test]

@@ -101,6 +101,11 @@ macro_rules! stories {
                 alone(strict_grace_period):
                     an_operator_forbids_until_the_pool_objects;
             }
+            writes at writes {
+                virtual_time(defaults):
+                    claims_come_and_go_without_conflicts_among_the_controllers,
+                    a_launch_that_cannot_be_noted_is_not_asked_for_again;
+            }
             provisioning at provisioning {
                 shared(defaults):
                     pods_go_where_their_selectors_say,

@@ -2,6 +2,8 @@
 
 use crate::api::{ApiError, Call, Cause, Incoming, Named, Verb, WatchCut};
 use crate::random::Random;
+use http::{Method, Response, StatusCode};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -86,6 +88,9 @@ struct Plan {
     random: Random,
     rules: Vec<Rule>,
     calls: u64,
+    writes: u64,
+    /// By resource.
+    conflicts: BTreeMap<String, u64>,
     stop_after: Option<u64>,
     is_stopped: bool,
 }
@@ -137,6 +142,8 @@ impl Faults {
             random: Random::seeded(seed),
             rules: Vec::new(),
             calls: 0,
+            writes: 0,
+            conflicts: BTreeMap::new(),
             stop_after: None,
             is_stopped: false,
         };
@@ -182,6 +189,27 @@ impl Faults {
         self.plan().calls
     }
 
+    /// How many writes came this far, events among them. Those of leases are not counted: they decide who may write.
+    pub fn writes(&self) -> u64 {
+        self.plan().writes
+    }
+
+    /// How many writes to this resource (plural) the API server itself refused because another one had come first.
+    pub fn conflicts(&self, resource: &str) -> u64 {
+        self.plan().conflicts.get(resource).copied().unwrap_or(0)
+    }
+
+    /// Takes note of what the API server answered.
+    pub(crate) fn note<B>(&self, request: &Incoming, answer: &Response<B>) {
+        let changes = matches!(request.method, Method::PUT | Method::PATCH | Method::DELETE);
+        if changes
+            && answer.status() == StatusCode::CONFLICT
+            && let Some(call) = request.call()
+        {
+            *self.plan().conflicts.entry(call.plural).or_default() += 1;
+        }
+    }
+
     /// All is well again.
     pub fn clear(&self) {
         let mut plan = self.plan();
@@ -211,6 +239,7 @@ impl Faults {
             return Verdict::Silence;
         }
         plan.calls += u64::from(is_work);
+        plan.writes += u64::from(call.verb.writes() && call.plural != "leases");
         let Plan { random, rules, .. } = &mut *plan;
         let mut chosen = None;
         // Each rule counts and draws for each call it matches, so that one fault does not shift another.

@@ -47,10 +47,16 @@ where
                 body: body.collect().await.map_err(Into::into)?.to_bytes(),
             };
             match faults.judge(&incoming) {
-                Verdict::Pass => Ok(api.handle(&incoming)),
+                Verdict::Pass => {
+                    let answer = api.handle(&incoming);
+                    faults.note(&incoming, &answer);
+                    Ok(answer)
+                }
                 Verdict::Late(delay) => {
                     tokio::time::sleep(delay).await;
-                    Ok(api.handle(&incoming))
+                    let answer = api.handle(&incoming);
+                    faults.note(&incoming, &answer);
+                    Ok(answer)
                 }
                 Verdict::Refuse(error) => Ok(crate::api::refusal(&error)),
                 Verdict::Lose { executed, after } => {

@@ -10,7 +10,6 @@ use kerf_model::Price;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
     events::{Notice, Severity},
-    patch,
 };
 use kube::ResourceExt;
 use tracing::{info, warn};
@@ -23,7 +22,7 @@ use super::{
 use crate::{
     context::Context,
     controller::Reconciler,
-    error::{Error, Result, Tried, is_not_found},
+    error::{Error, Result, is_not_found},
     metrics::Cause,
 };
 
@@ -236,26 +235,20 @@ async fn set_back(context: &Context, name: &str, method: Method, loss: &Loss) ->
     let setback = setback::set_back(before.as_ref(), reason, loss.to_string(), now);
     let mut changed = NodeClaim::clone(&claim);
     setback.write(&mut changed);
-    write(context, &claim, &changed).await
+    write(context, &claim, changed).await
 }
 
 /// Removes the record from a replacement, which is a node like any other from then on.
 pub(super) async fn strike(context: &Context, claim: &NodeClaim) -> Result<()> {
     let mut changed = claim.clone();
     changed.annotations_mut().remove(annotations::REPLACES);
-    write(context, claim, &changed).await
+    write(context, claim, changed).await
 }
 
-async fn write(context: &Context, claim: &NodeClaim, changed: &NodeClaim) -> Result<()> {
-    match patch::patch(&context.claims(), claim, changed, Lock::None).await {
-        Err(error) if is_not_found(&error) => Ok(()),
-        written => {
-            let written = written
-                .tried(|| format!("writing what became of a command onto {}", claim.name_any()))?;
-            if let Some(written) = written {
-                context.index.anticipate(written);
-            }
-            Ok(())
-        }
+async fn write(context: &Context, claim: &NodeClaim, changed: NodeClaim) -> Result<()> {
+    let what = || format!("writing what became of a command onto {}", claim.name_any());
+    match context.write_claim(claim, changed, Lock::None, what).await {
+        Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(()),
+        written => written.map(drop),
     }
 }

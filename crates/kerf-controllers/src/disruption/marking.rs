@@ -77,6 +77,7 @@ async fn change_reason(
     claim: &str,
     reason: Option<DisruptionReason>,
 ) -> Result<()> {
+    let _turn = context.turns.take(claim).await;
     let known = context.index.read().claims().named(claim).cloned();
     let Some(known) = known else { return Ok(()) };
     let now = context.now();

@@ -11,7 +11,6 @@ use kerf_api::{
 use kerf_runtime::{
     Lock, Outcome,
     events::{Notice, Severity},
-    patch,
 };
 use kube::{ResourceExt, api::DeleteParams};
 use tracing::info;
@@ -70,15 +69,14 @@ async fn with_deadline(context: &Context, claim: &NodeClaim) -> Result<NodeClaim
     let Some(deadline) = deadline(claim) else { return Ok(claim.clone()) };
     let mut changed = claim.clone();
     changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline.clone());
-    let written = patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("writing the deadline of NodeClaim {}", claim.name_any()))?;
+    let what = || format!("writing the deadline of NodeClaim {}", claim.name_any());
+    let written = context.write_claim(claim, changed, Lock::Optimistic, what).await?;
     let message = format!("All pods will be deleted by {deadline}");
     let reason = "TerminationGracePeriodExpiring";
     context.recorder.record(
         Notice::about(claim, Severity::Warning, reason, message).same_if(vec![claim.name_any()]),
     );
-    Ok(written.unwrap_or(changed))
+    Ok(written)
 }
 
 fn deadline(claim: &NodeClaim) -> Option<String> {
@@ -96,9 +94,8 @@ fn deadline(claim: &NodeClaim) -> Option<String> {
 async fn release(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
     let mut changed = claim.clone();
     changed.finalizers_mut().retain(|finalizer| finalizer != TERMINATION_FINALIZER);
-    patch::patch(&context.claims(), claim, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("removing the finalizer of NodeClaim {}", claim.name_any()))?;
+    let what = || format!("removing the finalizer of NodeClaim {}", claim.name_any());
+    context.write_claim(claim, changed, Lock::Optimistic, what).await?;
     let deleted = claim.metadata.deletion_timestamp.as_ref();
     let since = deleted.and_then(|deleted| context.passed_since(deleted.0));
     context.metrics.claim_terminated(claim, since);

@@ -1,5 +1,10 @@
 //! From claim to instance.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
 use kerf_api::{
     NodeClaim,
     conditions::{Conditioned, LAUNCHED},
@@ -20,17 +25,58 @@ use crate::{
 /// Error texts go into conditions and events, where pages of them help nobody.
 const LONGEST_MESSAGE: usize = 300;
 
-pub(super) async fn launch(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
-    if is_settled(claim, LAUNCHED, context.now()) {
-        return Ok(Step::Next);
+/// What was launched and not yet read off a claim, by the claim's UID. When the note on the claim cannot be written (somebody
+/// else changed the claim, the API server was away), the cloud is not asked again: an answer costs a call, and clouds that
+/// do not know a claim by its name would launch a second instance.
+#[derive(Debug, Default)]
+pub(super) struct Launches(Mutex<HashMap<String, Launched>>);
+
+impl Launches {
+    pub(super) async fn launch(&self, context: &Context, claim: &mut NodeClaim) -> Result<Step> {
+        if is_settled(claim, LAUNCHED, context.now()) {
+            self.forget(claim);
+            return Ok(Step::Next);
+        }
+        let launched = match self.of(claim) {
+            Some(launched) => Ok(launched),
+            None => context.provider.create(claim).await.inspect(|launched| {
+                let (claim, provider_id) = (claim.name_any(), &launched.provider_id);
+                info!(claim, provider_id, "launched nodeclaim");
+            }),
+        };
+        if let Ok(launched) = &launched {
+            self.remember(claim, launched);
+        }
+        conclude(context, claim, launched).await
     }
-    match context.provider.create(claim).await {
+
+    pub(super) fn forget(&self, claim: &NodeClaim) {
+        self.lock().remove(claim.metadata.uid.as_deref().unwrap_or_default());
+    }
+
+    fn of(&self, claim: &NodeClaim) -> Option<Launched> {
+        self.lock().get(claim.metadata.uid.as_deref()?).cloned()
+    }
+
+    fn remember(&self, claim: &NodeClaim, launched: &Launched) {
+        if let Some(uid) = claim.uid() {
+            self.lock().insert(uid, launched.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Launched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes on the claim how its launch ended, or gives it up.
+async fn conclude(
+    context: &Context,
+    claim: &mut NodeClaim,
+    launched: Result<Launched, ProviderError>,
+) -> Result<Step> {
+    match launched {
         Ok(launched) => {
-            info!(
-                claim = claim.name_any(),
-                provider_id = launched.provider_id,
-                "launched nodeclaim"
-            );
             take_over(claim, launched);
             claim.condition_set(context.now()).set_true(LAUNCHED);
             if claim.labels().contains_key(labels::NODE_POOL) && context.prices.of(claim).is_none()

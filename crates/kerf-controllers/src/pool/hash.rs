@@ -8,13 +8,10 @@ use kerf_api::{
     hash::HASH_VERSION,
     labels,
 };
-use kerf_runtime::{Lock, patch};
+use kerf_runtime::Lock;
 use kube::ResourceExt;
 
-use crate::{
-    context::Context,
-    error::{Result, Tried},
-};
+use crate::{context::Context, error::Result};
 
 /// Stamps the claims of a pool whose own hash is of another version. Comes before the pool gets its new hash: were it the
 /// other way round and cut short, hashes of two kinds would be compared.
@@ -33,9 +30,8 @@ pub(super) async fn migrate(context: &Context, pool: &NodePool) -> Result<()> {
     };
     for claim in &claims {
         let Some(stamped) = stamped(claim, pool) else { continue };
-        patch::patch(&context.claims(), claim, &stamped, Lock::None)
-            .await
-            .tried(|| format!("stamping NodeClaim {}", claim.name_any()))?;
+        let what = || format!("stamping NodeClaim {}", claim.name_any());
+        context.write_claim(claim, stamped, Lock::None, what).await?;
     }
     Ok(())
 }

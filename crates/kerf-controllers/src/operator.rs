@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass, Ownership};
 use kerf_provider::{CloudProvider, NodeClassKind};
-use kerf_runtime::{Clock, Metrics, Queue, events::Recorder};
+use kerf_runtime::{Clock, Fence, Metrics, Queue, events::Recorder};
 use kube::{
     Api, Client,
     api::DynamicObject,
@@ -40,7 +40,7 @@ use crate::{
     lifecycle::Lifecycle,
     metrics::{
         ControllerMetrics,
-        provider::MeasuredProvider,
+        provider::GuardedProvider,
         state::{Prices, State},
     },
     pod_events::PodEvents,
@@ -58,8 +58,11 @@ const EVENT_SOURCE: &str = "karpenter";
 
 /// An operator that has not started yet.
 pub struct Operator {
+    /// Its writes need the right that `fence` gives.
     pub client: Client,
     pub clock: Clock,
+    /// Says whether the cluster and the cloud may be changed now.
+    pub fence: Fence,
     pub settings: Settings,
     pub provider: Arc<dyn CloudProvider>,
     pub metrics: Metrics,
@@ -108,7 +111,11 @@ pub async fn run(
         clock: operator.clock,
         index: Index::new(controllers.take_triggers(), &operator.settings, ownership),
         settings: operator.settings,
-        provider: Arc::new(MeasuredProvider::register(&operator.metrics, operator.provider)),
+        provider: Arc::new(GuardedProvider::register(
+            &operator.metrics,
+            operator.provider,
+            operator.fence,
+        )),
         recorder,
         metrics,
         prices: Prices::default(),

@@ -2,6 +2,8 @@
 //!
 //! They need the programs that `cargo xtask control-plane build` makes; see [`kerf_control_plane`].
 
+pub mod operator;
+
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 

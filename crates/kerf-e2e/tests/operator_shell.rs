@@ -1,25 +1,20 @@
 //! `kerf run` as a process on a real API server: who leads, and who takes over when.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
-use std::{
-    env,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    sync::{OnceLock, mpsc},
-    time::Duration,
-};
+use std::process::Command;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{install_crds, start};
+use kerf_control_plane::Profile;
+use kerf_e2e::{
+    install_crds,
+    operator::{Operator, kerf},
+    start,
+};
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 const LEASE: &str = "karpenter-leader-election";
 
@@ -96,109 +91,4 @@ async fn of_several_operators_one_leads_and_another_takes_over() {
     let error = third.line(|line| line["level"] == "ERROR");
     assert_eq!(error["message"], "lost the lease karpenter-leader-election to a thief");
     assert_eq!(third.exit_code(), Some(1));
-}
-
-/// A `kerf run`; killed when the test is over, however it ends.
-struct Operator {
-    process: Child,
-    lines: mpsc::Receiver<Value>,
-    metrics: u16,
-    probes: u16,
-}
-
-impl Operator {
-    fn start(cluster: &ControlPlane) -> Self {
-        let mut process = cluster
-            .command(kerf())
-            .args(["run", "--metrics-port=0", "--health-probe-port=0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = BufReader::new(process.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in log.lines() {
-                let _ = sender.send(serde_json::from_str(&line.unwrap()).unwrap());
-            }
-        });
-        let mut operator = Self { process, lines, metrics: 0, probes: 0 };
-        let port = || {
-            let line = operator.message("listening");
-            u16::try_from(line["port"].as_u64().unwrap()).unwrap()
-        };
-        (operator.metrics, operator.probes) = (port(), port());
-        operator
-    }
-
-    /// The next line of the log for which this holds.
-    fn line(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let line = self.lines.recv_timeout(Duration::from_mins(1));
-            let line = line.expect("the line that the test waits for");
-            if wanted(&line) {
-                return line;
-            }
-        }
-    }
-
-    fn message(&self, text: &str) -> Value {
-        self.line(|line| line["message"] == text)
-    }
-
-    /// Waits until it leads, and says under which name.
-    fn leading(&self) -> String {
-        self.message("leading")["identity"].as_str().unwrap().to_owned()
-    }
-
-    fn is_ready(&self) {
-        assert_eq!(get(self.probes, "/readyz"), "ok");
-    }
-
-    /// The first sample of that name.
-    fn metric(&self, name: &str) -> String {
-        let text = get(self.metrics, "/metrics");
-        text.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-
-    /// `None` when it was killed.
-    fn exit_code(&mut self) -> Option<i32> {
-        self.process.wait().unwrap().code()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-}
-
-/// The binary of today's sources. Cargo builds the binaries of a package for its own tests only, and these
-/// are another package's: so the tests of the `kerf` package are built (not run), and it with them.
-fn kerf() -> &'static PathBuf {
-    static KERF: OnceLock<PathBuf> = OnceLock::new();
-    KERF.get_or_init(|| {
-        let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "--quiet", "--workspace", "--test", "process", "--no-run"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status()
-            .unwrap();
-        assert!(built.success(), "kerf does not compile");
-        // target/debug/deps/operator_shell-0123 and target/debug/kerf
-        let this = env::current_exe().unwrap();
-        this.parent().unwrap().parent().unwrap().join("kerf")
-    })
 }

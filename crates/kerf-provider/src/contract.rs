@@ -110,6 +110,9 @@ pub enum ProviderError {
     /// The launch failed in a way that has a name; it is tried again.
     #[error("creating nodeclaim, {message}")]
     Create { reason: String, message: String },
+    /// The cloud was not asked, because this process may not change anything now.
+    #[error("not asking the cloud, {0}")]
+    NotLeading(String),
     /// Anything else; tried again.
     #[error("{0}")]
     Other(String),

@@ -10,19 +10,20 @@ use std::{
 use http::HeaderValue;
 use kube::{
     Client, Config,
-    client::ClientBuilder,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use tower::timeout::TimeoutLayer;
 
-use crate::Bucket;
+use crate::{Bucket, Fence};
 use limit::RateLimitLayer;
 use telemetry::TelemetryLayer;
 
 mod limit;
 mod telemetry;
+mod wire;
 
 pub use telemetry::RequestMetrics;
+pub use wire::{Fenced, FencedBody};
 
 /// Where a pod finds the namespace it runs in.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -89,17 +90,17 @@ pub struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// For the controllers, which `limit` keeps from flooding the API server.
-    pub fn client(&self, limit: Option<Bucket>) -> Result<Client, Error> {
-        self.build(limit)
+    /// For the controllers, which `limit` keeps from flooding the API server and `fence` from writing without the lease.
+    pub fn client(&self, limit: Option<Bucket>, fence: Fence) -> Result<Client, Error> {
+        self.build(limit, Some(fence))
     }
 
     /// For leader election, which is not held up behind the requests of the controllers.
     pub fn election_client(&self) -> Result<Client, Error> {
-        self.build(None)
+        self.build(None, None)
     }
 
-    fn build(&self, limit: Option<Bucket>) -> Result<Client, Error> {
+    fn build(&self, limit: Option<Bucket>, fence: Option<Fence>) -> Result<Client, Error> {
         let mut config = self.config.clone();
         // Whoever asks decides when to ask again. A 429 is an answer (a disruption budget says not now), the
         // election counts its attempts against a deadline, and a write repeated unseen is a conflict with itself.
@@ -110,7 +111,7 @@ impl Connection<'_> {
             config.headers.push((http::header::USER_AGENT, agent));
         }
         let url = config.cluster_url.to_string();
-        let builder = ClientBuilder::try_from(config)
+        let builder = wire::builder(config, fence)
             .map_err(|source| Error::Setup { url, source: Box::new(source) })?
             .with_layer(&TimeoutLayer::new(RESPONSE_TIMEOUT))
             .with_layer(&TelemetryLayer(self.metrics.clone()));
@@ -168,7 +169,7 @@ fn join(paths: &[PathBuf]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Metrics;
+    use crate::{Clock, Metrics};
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
@@ -250,12 +251,14 @@ mod tests {
             user_agent: "test",
             metrics: &RequestMetrics::register(&Metrics::default()),
         };
-        for client in [connection.client(None).unwrap(), connection.election_client().unwrap()] {
+        let fence = || Fence::open(Clock::system());
+        let controllers = connection.client(None, fence()).unwrap();
+        for client in [controllers, connection.election_client().unwrap()] {
             let request = http::Request::get("/version").body(Vec::new()).unwrap();
             assert!(client.request_text(request).await.is_err());
         }
         let last = http::Request::get("/last").body(Vec::new()).unwrap();
-        let _ = connection.client(None).unwrap().request_text(last).await;
+        let _ = connection.client(None, fence()).unwrap().request_text(last).await;
         assert_eq!(server.join().unwrap(), 2);
     }
 }

@@ -24,10 +24,13 @@ use kube::{
     api::{PostParams, WatchEvent, WatchParams},
 };
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout, timeout_at},
+};
 use tracing::{debug, info, warn};
 
-use crate::{Clock, Metrics};
+use crate::{Clock, Fence, Metrics};
 
 #[cfg(test)]
 mod tests;
@@ -40,9 +43,11 @@ pub struct Election {
     identity: String,
     timing: Timing,
     clock: Clock,
+    fence: Fence,
     jitter: Jitter,
     metrics: ElectionMetrics,
     observed: Option<Observed>,
+    runtime: Handle,
 }
 
 /// What tells one candidate from another.
@@ -77,13 +82,6 @@ impl Default for Timing {
     }
 }
 
-impl Timing {
-    /// The time that a leader has to come to rest after it lost the lease, before another may lead.
-    pub fn rest(&self) -> Duration {
-        self.lease.saturating_sub(self.renew_deadline)
-    }
-}
-
 /// Why a leader no longer is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
@@ -91,6 +89,8 @@ pub enum Lost {
     NotRenewed { lease: String, deadline: Duration },
     #[error("lost the lease {lease} to {holder}")]
     Taken { lease: String, holder: String },
+    #[error("nothing renews the lease any more: the election failed")]
+    Abandoned,
 }
 
 /// One attempt that led nowhere; the next may.
@@ -116,8 +116,29 @@ struct Observed {
     at: Instant,
 }
 
+/// When a request was sent, by the clock that our own timers go by and by the one that runs through pauses.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    uptime: Duration,
+}
+
+impl Sent {
+    fn now(fence: &Fence) -> Self {
+        Self { at: Instant::now(), uptime: fence.now() }
+    }
+}
+
 impl Election {
-    pub fn new(client: Client, candidate: Candidate, clock: Clock, metrics: &Metrics) -> Self {
+    /// An election that is held on the runtime in which this is called; `client` has to belong to it. `fence` is open for as
+    /// long as the lease is held.
+    pub fn new(
+        client: Client,
+        candidate: Candidate,
+        clock: Clock,
+        fence: Fence,
+        metrics: &Metrics,
+    ) -> Self {
         let metrics = ElectionMetrics::register(metrics, &candidate.lease);
         metrics.leading.set(0);
         Self {
@@ -126,14 +147,20 @@ impl Election {
             identity: candidate.identity,
             timing: candidate.timing,
             clock,
+            fence,
             jitter: Jitter(candidate.seed),
             metrics,
             observed: None,
+            runtime: Handle::current(),
         }
     }
 
-    pub fn timing(&self) -> Timing {
-        self.timing
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Waits until this candidate holds the lease.
@@ -176,6 +203,11 @@ impl Election {
             }
         };
         self.metrics.leading.set(0);
+        // Who could not renew may finish what is under way until the lease has run out. Who was robbed may not: the other
+        // is at work already.
+        if let Lost::Taken { .. } = lost {
+            self.fence.close();
+        }
         lost
     }
 
@@ -185,6 +217,7 @@ impl Election {
     /// [`Election::acquire`] that was given up may have been granted it.
     pub async fn release(&mut self) {
         self.metrics.leading.set(0);
+        self.fence.close();
         match self.try_release().await {
             Ok(true) => info!(lease = self.name, "released the lease"),
             Ok(false) => {}
@@ -224,7 +257,7 @@ impl Election {
         {
             // Nobody may have written since our last renewal: no need to read first.
             let next = self.renewed(&observed.lease);
-            match self.write(next).await {
+            match self.renew_with(next).await {
                 Ok(()) => return Ok(Attempt::Held),
                 Err(error) => {
                     debug!(lease = self.name, %error, "renewing failed, reading the lease anew");
@@ -236,9 +269,9 @@ impl Election {
         let read = self.leases.get_opt(&self.name);
         let Some(current) = self.answer(read).await? else {
             let first = self.first();
-            let sent = Instant::now();
+            let sent = Sent::now(&self.fence);
             let created = self.answer(self.leases.create(&PostParams::default(), &first)).await?;
-            self.observed = Some(Observed { lease: created, at: sent });
+            self.granted(created, sent);
             return Ok(Attempt::Held);
         };
         let next = self.renewed(&current);
@@ -247,7 +280,7 @@ impl Election {
         if !holder.is_empty() && holder != self.identity && !expired {
             return Ok(Attempt::HeldBy(holder));
         }
-        self.write(next).await?;
+        self.renew_with(next).await?;
         Ok(Attempt::Held)
     }
 
@@ -264,17 +297,28 @@ impl Election {
         spec.lease_duration_seconds = Some(1);
         spec.renew_time = Some(now.clone());
         spec.acquire_time = Some(now);
-        self.write(lease).await?;
+        let released = self.write(lease).await?;
+        self.observed = Some(Observed { lease: released, at: Instant::now() });
         Ok(true)
     }
 
-    async fn write(&mut self, lease: Lease) -> Result<(), Failure> {
-        let sent = Instant::now();
-        let parameters = PostParams::default();
-        let write = self.leases.replace(&self.name, &parameters, &lease);
-        let written = self.answer(write).await?;
-        self.observed = Some(Observed { lease: written, at: sent });
+    async fn renew_with(&mut self, lease: Lease) -> Result<(), Failure> {
+        let sent = Sent::now(&self.fence);
+        let written = self.write(lease).await?;
+        self.granted(written, sent);
         Ok(())
+    }
+
+    async fn write(&self, lease: Lease) -> Result<Lease, Failure> {
+        let parameters = PostParams::default();
+        self.answer(self.leases.replace(&self.name, &parameters, &lease)).await
+    }
+
+    /// The lease is ours for its duration from when we asked for it: the others' patience starts when the server has
+    /// written, not when we hear of it.
+    fn granted(&mut self, lease: Lease, sent: Sent) {
+        self.fence.extend(sent.uptime, self.timing.lease);
+        self.observed = Some(Observed { lease, at: sent.at });
     }
 
     /// A request that hangs must not use up all the time there is to renew.

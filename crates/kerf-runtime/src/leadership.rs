@@ -2,9 +2,12 @@
 
 use std::{future::pending, time::Duration};
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::election::{Election, Lost};
+use crate::{
+    Fence, WriteRefused,
+    election::{Election, Lost},
+};
 
 /// How long the work may take to finish what it is at when the operator is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
@@ -23,6 +26,8 @@ pub struct Term {
 pub enum Ended<E> {
     #[error(transparent)]
     Lost(Lost),
+    #[error("stepping down, because a write was refused: {0}")]
+    Fenced(WriteRefused),
     #[error("the controllers did not stop within {GRACE:?}")]
     NotDrained,
     #[error(transparent)]
@@ -32,7 +37,7 @@ pub enum Ended<E> {
 /// Does `work` for as long as it may be done, and then gives the lease back. Without an election, it may be done until
 /// `stop`.
 pub async fn lead<E, W>(
-    mut election: Option<Election>,
+    election: Option<Election>,
     stop: CancellationToken,
     work: impl FnOnce(Term) -> W,
 ) -> Result<(), Ended<E>>
@@ -41,15 +46,25 @@ where
 {
     let term = Term { begun: CancellationToken::new(), ended: stop.child_token() };
     let mut work = Box::pin(work(term.clone()));
-    let leading = async {
-        let Some(election) = &mut election else {
+    let fence = election.as_ref().map(|election| election.fence().clone());
+    let mut seat = match election {
+        Some(election) => Some(Seat::take(election, term.begun.clone())),
+        None => {
             term.begun.cancel();
-            return pending().await;
-        };
-        election.acquire().await;
-        term.begun.cancel();
-        let lost = election.keep().await;
-        (lost, election.timing().rest())
+            None
+        }
+    };
+    let leading = async {
+        match &mut seat {
+            Some(seat) => seat.lost().await,
+            None => pending().await,
+        }
+    };
+    let crossed = async {
+        match &fence {
+            Some(fence) => fence.crossed().await,
+            None => pending().await,
+        }
     };
     let overdue = async {
         stop.cancelled().await;
@@ -58,20 +73,67 @@ where
     let outcome = tokio::select! {
         biased;
         result = &mut work => result.map_err(Ended::Work),
-        (lost, rest) = leading => {
+        refused = crossed => {
+            term.ended.cancel();
+            return Err(Ended::Fenced(refused));
+        }
+        lost = leading => {
             term.ended.cancel();
             // Nobody else may lead before the lease has run out, so what is under way may end until then. Whoever took
             // the lease is at work already: nothing of ours may follow.
-            if let Lost::NotRenewed { .. } = &lost {
-                let _ = tokio::time::timeout(rest, &mut work).await;
-            }
+            let left = fence.as_ref().map_or(Duration::ZERO, Fence::left);
+            let _ = tokio::time::timeout(left, &mut work).await;
             return Err(Ended::Lost(lost));
         }
         // Not released: something may still be at work.
         () = overdue => return Err(Ended::NotDrained),
     };
-    if let Some(election) = &mut election {
-        election.release().await;
+    if let Some(seat) = seat {
+        seat.give_back().await;
     }
     outcome
+}
+
+/// A candidate on its own task, on the runtime where the election is held. Dropping it ends the candidacy without a word
+/// to the others, as a crash would.
+struct Seat {
+    standing: AbortOnDropHandle<Option<Lost>>,
+    give_back: CancellationToken,
+}
+
+impl Seat {
+    fn take(mut election: Election, begun: CancellationToken) -> Self {
+        let give_back = CancellationToken::new();
+        let wanted_back = give_back.clone();
+        let standing = election.runtime().clone().spawn(async move {
+            let held = async {
+                election.acquire().await;
+                begun.cancel();
+                election.keep().await
+            };
+            let lost = tokio::select! {
+                biased;
+                () = wanted_back.cancelled() => None,
+                lost = held => Some(lost),
+            };
+            if lost.is_none() {
+                election.release().await;
+            }
+            lost
+        });
+        Self { standing: AbortOnDropHandle::new(standing), give_back }
+    }
+
+    async fn lost(&mut self) -> Lost {
+        match (&mut self.standing).await {
+            Ok(Some(lost)) => lost,
+            // It was not asked to give anything back yet, so it panicked: nobody renews the lease any more.
+            Ok(None) | Err(_) => Lost::Abandoned,
+        }
+    }
+
+    async fn give_back(self) {
+        self.give_back.cancel();
+        let _ = self.standing.await;
+    }
 }

@@ -7,6 +7,7 @@ mod compute;
 pub mod crds;
 pub mod election;
 pub mod events;
+mod fence;
 pub mod leadership;
 pub mod logging;
 mod metrics;
@@ -16,6 +17,7 @@ pub mod shutdown;
 
 pub use clock::Clock;
 pub use compute::compute;
+pub use fence::{Fence, WriteRefused};
 pub use metrics::{
     Metrics,
     work::{WorkMetrics, current_controller},

@@ -9,7 +9,7 @@ use kerf_controllers::{
 };
 use kerf_provider::kwok::{self, KwokProvider};
 use kerf_runtime::{
-    Metrics,
+    Clock, Fence, Metrics,
     election::{Candidate, Election, Timing},
     leadership::{Ended, Term, lead},
 };
@@ -24,6 +24,8 @@ pub(crate) const LEASE: &str = "kerf";
 pub struct Contender {
     /// What goes wrong on its way to the API server, for the lease as for all else.
     pub faults: Faults,
+    /// Its own: a machine that is suspended does not notice.
+    pub clock: Clock,
     stop: CancellationToken,
     running: JoinHandle<(Result<(), Ended<OperatorError>>, Instant)>,
 }
@@ -48,7 +50,8 @@ impl Contender {
     ) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let clock = testbed.clock_skewed_by(skew);
-        let client = testbed.client_with(&faults);
+        let fence = Fence::closed(clock.clone());
+        let client = testbed.fenced_client_with(&faults, fence.clone());
         let candidate = Candidate {
             namespace: "default".to_owned(),
             lease: LEASE.to_owned(),
@@ -56,14 +59,16 @@ impl Contender {
             timing: Timing::default(),
             seed: testbed.seed(),
         };
-        let election = Election::new(client.clone(), candidate, clock.clone(), &metrics);
+        let elections = testbed.client_with(&faults);
+        let election = Election::new(elections, candidate, clock.clone(), fence.clone(), &metrics);
         let provider = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
         let operator = Operator {
             provider: provider.clone(),
             settings: settings.clone(),
             ready: watch::channel(false).0,
             client,
-            clock,
+            clock: clock.clone(),
+            fence,
             metrics,
         };
         let work = |term: Term| {
@@ -76,7 +81,7 @@ impl Contender {
         };
         let leading = lead(Some(election), stop.clone(), work);
         let running = tokio::spawn(async move { (leading.await, Instant::now()) });
-        Self { faults, stop, running }
+        Self { faults, clock, stop, running }
     }
 
     /// Waits until it has ended, of itself or because it was asked to.

@@ -20,6 +20,16 @@ stories! {
     a_lease_that_is_given_back_is_taken_at_once,
 }
 
+#[test]
+fn a_leader_that_was_suspended_at_any_moment_writes_nothing_afterwards() {
+    // From a pod that is new to a node that is ready.
+    for after in (0..40).map(|tenth| Duration::from_millis(tenth * 100)) {
+        println!("suspended after {after:?}");
+        let life = leases::a_leader_that_was_suspended_writes_nothing_afterwards(after);
+        Testbed::in_virtual_time(life).expect("a runtime can be made");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_is_minutes_ahead_is_neither_robbed_nor_a_robber() {
     leases::clocks_that_are_minutes_apart_do_not_matter(4, -4).await;

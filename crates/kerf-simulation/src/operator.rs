@@ -8,7 +8,7 @@ use kerf_controllers::{
 };
 use kerf_model::InstanceType;
 use kerf_provider::kwok::KwokProvider;
-use kerf_runtime::{Clock, Metrics};
+use kerf_runtime::{Clock, Fence, Metrics};
 use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
 use kube::Client;
 use tokio::{
@@ -99,6 +99,7 @@ fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokP
         provider: Arc::new(FaultyCloud::new(provider.clone(), terms.cloud)),
         metrics: metrics.clone(),
         client,
+        fence: Fence::open(terms.clock.clone()),
         clock: terms.clock,
         settings: terms.settings,
         ready: watch::channel(false).0,

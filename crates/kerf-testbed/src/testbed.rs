@@ -8,7 +8,7 @@ use crate::serve::Served;
 use crate::service::ApiService;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kerf_runtime::Clock;
+use kerf_runtime::{Clock, Fence, client::Fenced};
 use kube::Client;
 use std::future::Future;
 use std::time::Duration;
@@ -110,6 +110,12 @@ impl Testbed {
     /// A client whose calls meet these faults.
     pub fn client_with(&self, faults: &Faults) -> Client {
         Client::new(ApiService::new(self.api.clone(), faults.clone()), "default")
+    }
+
+    /// A client whose calls meet these faults, and whose writes need the right that `fence` gives.
+    pub fn fenced_client_with(&self, faults: &Faults, fence: Fence) -> Client {
+        let service = ApiService::new(self.api.clone(), faults.clone());
+        Client::new(Fenced::new(service, Some(fence)), "default")
     }
 
     /// Serves the API on a port of this machine as well; 0 takes any free one. Time should be real then.

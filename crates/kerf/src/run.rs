@@ -14,13 +14,14 @@ use kerf_provider::{
     kwok::{self, CatalogueFileError, KwokProvider},
 };
 use kerf_runtime::{
-    Clock, Metrics,
+    Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
     crds::{self, Crd},
     election::{Candidate, Election, Timing},
     leadership::{Ended, lead},
     logging, shutdown,
 };
+use tokio::runtime::{self, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -57,7 +58,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     for warning in &options.warnings {
         warn!("{warning}");
     }
-    match in_runtime(operate(&options.settings)) {
+    match in_runtimes(|elections| operate(&options.settings, elections)) {
         Ok(()) => {
             info!("stopped");
             ExitCode::SUCCESS
@@ -69,15 +70,24 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn in_runtime(operator: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let runtime = tokio::runtime::Runtime::new().map_err(Error::Runtime)?;
-    let result = runtime.block_on(operator);
+/// Runs the operator on a runtime of its own, and gives it another one for its elections: a thread that has nothing else
+/// to do renews the lease, however much there is to evict, to decide and to tell.
+fn in_runtimes<W>(operator: impl FnOnce(Handle) -> W) -> Result<(), Error>
+where
+    W: Future<Output = Result<(), Error>>,
+{
+    let runtime = Runtime::new().map_err(Error::Runtime)?;
+    let mut elections = runtime::Builder::new_multi_thread();
+    let elections = elections.worker_threads(1).thread_name("election").enable_all();
+    let elections = elections.build().map_err(Error::Runtime)?;
+    let result = runtime.block_on(operator(elections.handle().clone()));
     // A name lookup that hangs is no reason to stay.
+    elections.shutdown_background();
     runtime.shutdown_background();
     result
 }
 
-async fn operate(settings: &Settings) -> Result<(), Error> {
+async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
     let stop = shutdown::on_signals().map_err(Error::Runtime)?;
     let metrics = Metrics::default();
     let endpoints = Endpoints::open(settings, &metrics).await?;
@@ -92,8 +102,12 @@ async fn operate(settings: &Settings) -> Result<(), Error> {
     let user_agent = format!("kerf/{VERSION}");
     let requests = RequestMetrics::register(&metrics);
     let connection = Connection { config, user_agent: &user_agent, metrics: &requests };
-    let client = connection.client(settings.client_limit)?;
     let clock = Clock::system();
+    let fence = match settings.leader_election {
+        Some(_) => Fence::closed(clock.clone()),
+        None => Fence::open(clock.clone()),
+    };
+    let client = connection.client(settings.client_limit, fence.clone())?;
     let provider = Arc::new(KwokProvider::new(client.clone(), instance_types));
 
     let required = required(&*provider);
@@ -113,13 +127,16 @@ async fn operate(settings: &Settings) -> Result<(), Error> {
                 timing: Timing::default(),
                 seed: random(),
             };
+            // A client belongs to the runtime in which it is made.
+            let _entered = elections.enter();
             let client = connection.election_client()?;
-            Some(Election::new(client, candidate, clock.clone(), &metrics))
+            Some(Election::new(client, candidate, clock.clone(), fence.clone(), &metrics))
         }
     };
     let operator = Operator {
         client,
         clock,
+        fence,
         settings: settings.clone(),
         provider: Arc::clone(&provider) as Arc<dyn CloudProvider>,
         metrics: metrics.clone(),

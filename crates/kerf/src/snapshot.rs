@@ -20,7 +20,7 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::load;
 use kerf_runtime::{
-    Clock, Metrics,
+    Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
 };
 use kube::{
@@ -115,7 +115,8 @@ async fn read_all(mut progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, R
     let user_agent = format!("kerf/{VERSION}");
     let metrics = RequestMetrics::register(&Metrics::default());
     let connection = Connection { config, user_agent: &user_agent, metrics: &metrics };
-    let client = connection.client(None)?;
+    // It only reads, and a closed fence holds it to that.
+    let client = connection.client(None, Fence::closed(Clock::system()))?;
     let mut objects = Vec::new();
     for resource in resources() {
         let before = objects.len();

@@ -1,4 +1,4 @@
-//! A provider whose calls are measured.
+//! The provider as the controllers have it: its calls are measured, and instances come and go by the leader's word only.
 
 use std::{fmt, sync::Arc};
 
@@ -6,23 +6,25 @@ use async_trait::async_trait;
 use kerf_api::{NodeClaim, NodePool, labels::LabelRules};
 use kerf_model::InstanceType;
 use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
-use kerf_runtime::{Metrics, current_controller};
+use kerf_runtime::{Fence, Metrics, current_controller};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
 use tokio::time::Instant;
 
-pub(crate) struct MeasuredProvider {
+pub(crate) struct GuardedProvider {
     inner: Arc<dyn CloudProvider>,
+    fence: Fence,
     duration: Family<Called, Histogram>,
     errors: Family<Failed, Counter>,
 }
 
-impl MeasuredProvider {
-    pub(crate) fn register(metrics: &Metrics, inner: Arc<dyn CloudProvider>) -> Self {
+impl GuardedProvider {
+    pub(crate) fn register(metrics: &Metrics, inner: Arc<dyn CloudProvider>, fence: Fence) -> Self {
         let new = Self {
             inner,
+            fence,
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             errors: Family::default(),
         };
@@ -34,6 +36,15 @@ impl MeasuredProvider {
             provider.register("errors", help, new.errors.clone());
         });
         new
+    }
+
+    /// Calls only what may be called now.
+    async fn as_leader<T, C>(&self, call: impl FnOnce() -> C) -> Result<T, ProviderError>
+    where
+        C: Future<Output = Result<T, ProviderError>>,
+    {
+        self.fence.check().map_err(|refused| ProviderError::NotLeading(refused.to_string()))?;
+        call().await
     }
 
     async fn measured<T>(
@@ -60,12 +71,13 @@ fn kind(error: &ProviderError) -> &'static str {
         ProviderError::NotFound(_) => "NodeClaimNotFoundError",
         ProviderError::InsufficientCapacity(_) => "InsufficientCapacityError",
         ProviderError::NodeClassNotReady(_) => "NodeClassNotReadyError",
+        ProviderError::NotLeading(_) => "NotLeadingError",
         ProviderError::Create { .. } | ProviderError::Other(_) => "",
     }
 }
 
 #[async_trait]
-impl CloudProvider for MeasuredProvider {
+impl CloudProvider for GuardedProvider {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -87,11 +99,11 @@ impl CloudProvider for MeasuredProvider {
     }
 
     async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
-        self.measured("Create", self.inner.create(claim)).await
+        self.measured("Create", self.as_leader(|| self.inner.create(claim))).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
-        self.measured("Delete", self.inner.delete(claim)).await
+        self.measured("Delete", self.as_leader(|| self.inner.delete(claim))).await
     }
 
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
@@ -114,7 +126,7 @@ impl CloudProvider for MeasuredProvider {
     }
 }
 
-impl fmt::Debug for MeasuredProvider {
+impl fmt::Debug for GuardedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }

@@ -132,7 +132,8 @@ impl Server {
             seed: identity.bytes().map(u64::from).sum(),
         };
         let clock = Clock::starting_at(clock.parse::<Timestamp>().unwrap());
-        Election::new(self.client(identity), candidate, clock, &Metrics::default())
+        let fence = Fence::closed(clock.clone());
+        Election::new(self.client(identity), candidate, clock, fence, &Metrics::default())
     }
 }
 
@@ -384,10 +385,53 @@ async fn the_metric_says_who_leads() {
         seed: 0,
     };
     let clock = Clock::system();
-    let mut election = Election::new(server.client("a"), candidate, clock, &metrics);
+    let fence = Fence::closed(clock.clone());
+    let mut election = Election::new(server.client("a"), candidate, clock, fence, &metrics);
     assert_eq!(leading(), "leader_election_master_status{name=\"l\"} 0");
     election.acquire().await;
     assert_eq!(leading(), "leader_election_master_status{name=\"l\"} 1");
     election.release().await;
     assert_eq!(leading(), "leader_election_master_status{name=\"l\"} 0");
+}
+
+/// The right to write follows the lease: from when it is acquired to its end by the clock, or to when it is lost.
+#[tokio::test(start_paused = true)]
+async fn the_fence_is_open_while_the_lease_is_held() {
+    let server = Server::default();
+    let mut election = server.candidate("a");
+    let fence = election.fence().clone();
+    assert!(fence.check().is_err());
+    server.fail("a", Fault::Slow(4 * SECOND));
+    election.acquire().await;
+    // The read took 4 s as well as the write, which was sent after it.
+    assert_eq!(fence.left(), 11 * SECOND);
+    server.recover();
+    let keeping = tokio::spawn(async move {
+        let lost = election.keep().await;
+        (lost, election)
+    });
+    sleep(Duration::from_mins(1)).await;
+    assert!(fence.left() > 12 * SECOND, "{:?}", fence.left());
+    server.fail("a", Fault::Broken);
+    let (_, mut election) = keeping.await.unwrap();
+    assert_eq!(fence.left().as_secs(), 5, "what is under way may end");
+    server.recover();
+    election.release().await;
+    assert_eq!(fence.left(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_robbed_of_the_lease_may_not_write_any_more() {
+    let server = Server::default();
+    let mut election = server.candidate("a");
+    let fence = election.fence().clone();
+    election.acquire().await;
+    {
+        let mut stored = server.0.lock().unwrap();
+        let lease = stored.lease.as_mut().unwrap();
+        lease["metadata"]["resourceVersion"] = json!("99");
+        lease["spec"]["holderIdentity"] = json!("b");
+    }
+    assert!(matches!(election.keep().await, Lost::Taken { .. }));
+    assert_eq!(fence.left(), Duration::ZERO);
 }

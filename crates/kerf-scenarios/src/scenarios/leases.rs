@@ -63,6 +63,25 @@ pub async fn a_lease_that_is_taken_ends_its_holder_at_once() {
     world.until("the other leads", held_by("second")).await;
 }
 
+/// The machine of the leader is suspended while it is about to launch a node, for longer than the lease lasts: another
+/// leads when it wakes up. No timer of its own has run, and the next look at the lease is up to two seconds away; it
+/// writes nothing all the same, and ends.
+pub async fn a_leader_that_was_suspended_writes_nothing_afterwards(suspended_after: Duration) {
+    let world = world();
+    let [mut first, _second] = contenders(&world).await;
+    with_pool(&world, &json!({})).await;
+    world.create(build::pod("a", &json!({}))).await;
+    world.pass(suspended_after).await;
+    first.clock.suspend(Duration::from_secs(40));
+    let lease = held_by("first")(&world).await.unwrap_or_else(|taken| panic!("{taken}"));
+    world.patch(&lease, json!({"spec": {"holderIdentity": "second"}})).await;
+    let written = first.faults.writes();
+    let end = first.ended().await;
+    assert!(matches!(end.why, Err(Ended::Lost(_) | Ended::Fenced(_))), "{:?}", end.why);
+    goes_on(&world).await;
+    assert_eq!(first.faults.writes(), written, "it wrote after another had taken over");
+}
+
 /// An operator that is asked to stop gives the lease back, and the next need not wait for it to run out.
 pub async fn a_lease_that_is_given_back_is_taken_at_once() {
     let world = world();

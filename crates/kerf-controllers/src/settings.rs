@@ -1,6 +1,6 @@
 //! What an operator is told when it starts: plain values, validated where they were read.
 
-use std::{num::NonZero, path::PathBuf, time::Duration};
+use std::{net::IpAddr, num::NonZero, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use kerf_model::MinValuesPolicy;
@@ -18,7 +18,11 @@ pub use spread::{SpreadError, parse_default_spread};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub metrics_port: u16,
+    /// Where `/metrics` is served; `None` is on all addresses.
+    pub metrics_address: Option<IpAddr>,
     pub health_probe_port: u16,
+    /// Where the probes are served; `None` is on all addresses.
+    pub health_address: Option<IpAddr>,
     /// How fast the controllers may send requests; `None` is as fast as they can.
     pub client_limit: Option<Bucket>,
     pub logging: Logging,
@@ -28,6 +32,8 @@ pub struct Settings {
     pub cpu: Millicores,
     /// Whether to run the controllers that do nothing but observe the cluster for metrics.
     pub observability: bool,
+    /// Whether there are gauges of each single pod among the metrics.
+    pub pod_metrics: bool,
     pub batching: Batching,
     pub preference_policy: PreferencePolicy,
     pub min_values_policy: MinValuesPolicy,
@@ -44,12 +50,15 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             metrics_port: 8080,
+            metrics_address: None,
             health_probe_port: 8081,
+            health_address: None,
             client_limit: Some(Bucket { per_second: 200, burst: 300 }),
             logging: Logging::default(),
             leader_election: Some(LeaderElection::default()),
             cpu: Millicores::default(),
             observability: true,
+            pod_metrics: true,
             batching: Batching::default(),
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,

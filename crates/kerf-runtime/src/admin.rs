@@ -1,26 +1,40 @@
 //! The two HTTP servers that a cluster talks to: metrics for Prometheus, probes for the kubelet.
 
+mod connections;
+
 use std::{
+    convert::Infallible,
     fmt::{self, Write},
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{
     Router,
+    body::Body,
     extract::{Path, RawQuery, State},
     response::{IntoResponse, Response},
     routing::get,
 };
+use futures::{Stream, stream};
 use http::{StatusCode, header};
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    runtime::Handle,
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::Metrics;
 
-/// Opens `port` on all addresses; port 0 takes any free one.
-pub async fn listen(port: u16) -> io::Result<TcpListener> {
+/// Opens `port` on one address or on all; port 0 takes any free one.
+pub async fn listen(address: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
+    if let Some(address) = address {
+        return TcpListener::bind(SocketAddr::from((address, port))).await;
+    }
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
         // Kernels without IPv6 exist; with it, this one socket takes IPv4 too.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
@@ -32,18 +46,40 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
 
 /// Answers requests until `stop`.
 pub async fn serve(listener: TcpListener, routes: Router, stop: CancellationToken) {
-    // axum retries failed accepts itself; serving ends with the shutdown only.
-    let _ = axum::serve(listener, routes)
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .await;
+    connections::serve(listener, routes, stop).await;
 }
 
 /// `/metrics`.
 pub fn metrics_routes(metrics: Metrics) -> Router {
     let scrape = async |State(metrics): State<Metrics>| {
-        ([(header::CONTENT_TYPE, Metrics::CONTENT_TYPE)], metrics.text())
+        (
+            [(header::CONTENT_TYPE, Metrics::CONTENT_TYPE)],
+            Body::from_stream(in_pieces(metrics, SCRAPE_AT_MOST)),
+        )
     };
     Router::new().route("/metrics", get(scrape)).with_state(metrics)
+}
+
+/// Who has not read everything by then is left alone: the next scrape waits for this one. Prometheus waits as long.
+const SCRAPE_AT_MOST: Duration = Duration::from_secs(10);
+
+/// The text of the metrics as fast as it is read, and no faster.
+fn in_pieces(
+    metrics: Metrics,
+    at_most: Duration,
+) -> impl Stream<Item = Result<String, Infallible>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let runtime = Handle::current();
+    let end = Instant::now() + at_most;
+    runtime.clone().spawn_blocking(move || {
+        metrics.write(|piece| {
+            let sent = runtime.block_on(timeout_at(end, sender.send(piece)));
+            sent.ok().and_then(Result::ok).ok_or(fmt::Error)
+        });
+    });
+    stream::unfold(receiver, async |mut receiver| {
+        receiver.recv().await.map(|piece| (Ok(piece), receiver))
+    })
 }
 
 /// `/healthz` with `alive` and `/readyz` with `ready`; each also answers for one check alone, as in
@@ -121,9 +157,10 @@ impl fmt::Debug for Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body;
+    use futures::StreamExt;
     use http::Request;
     use http_body_util::BodyExt;
+    use prometheus_client::metrics::{family::Family, gauge::Gauge};
     use tower::ServiceExt;
 
     async fn ask(routes: Router, path: &str) -> (u16, String, Option<String>) {
@@ -172,11 +209,39 @@ mod tests {
         assert!(body.starts_with("# HELP "), "{body}");
     }
 
+    /// Someone asks and does not read: the others get theirs all the same, and memory does not fill.
+    #[tokio::test]
+    async fn a_scrape_that_is_not_read_ends_after_a_while() {
+        let metrics = Metrics::default();
+        metrics.register(|registry| {
+            let many = Family::<Vec<(&str, String)>, Gauge>::default();
+            for number in 0..50_000 {
+                many.get_or_create(&vec![("number", number.to_string())]).set(1);
+            }
+            registry.register("many", "Many", many);
+        });
+        let mut unread = Box::pin(in_pieces(metrics.clone(), Duration::from_millis(500)));
+        assert!(unread.next().await.is_some());
+        let (status, body, _) = ask(metrics_routes(metrics), "/metrics").await;
+        assert_eq!(
+            (status, body.lines().filter(|line| line.starts_with("many{")).count()),
+            (200, 50_000)
+        );
+        assert!(unread.count().await < 5, "what was not read was not written");
+    }
+
     #[tokio::test]
     async fn any_free_port_will_do() {
-        let first = listen(0).await.unwrap();
+        let first = listen(None, 0).await.unwrap();
         let port = first.local_addr().unwrap().port();
         assert_ne!(port, 0);
-        assert_eq!(listen(port).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(listen(None, port).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_listens_where_it_is_told_to() {
+        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let listener = listen(Some(local), 0).await.unwrap();
+        assert_eq!(listener.local_addr().unwrap().ip(), local);
     }
 }

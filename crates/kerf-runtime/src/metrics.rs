@@ -1,13 +1,17 @@
 //! The registry of metrics and its text form.
 
 use std::{
-    fmt::Write,
+    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use prometheus_client::{encoding::text, registry::Registry};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tracing::debug;
+
+use text::PrometheusText;
 
 mod process;
+mod text;
 pub(crate) mod work;
 
 /// The metrics of this process; every clone is the same registry.
@@ -34,43 +38,23 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format, which every scraper reads whatever it asks for.
     pub fn text(&self) -> String {
-        let mut open_metrics = String::new();
-        // Writing into a string cannot fail; only a collector's own error could end up here.
-        let encoded = self.register(|registry| text::encode(&mut open_metrics, registry));
-        if encoded.is_err() {
-            tracing::error!("a metric could not be encoded; this scrape is cut short");
-        }
-        prometheus_text(&open_metrics)
+        let mut all = String::new();
+        self.write(|piece| {
+            all.push_str(&piece);
+            Ok(())
+        });
+        all
     }
-}
 
-/// Turns the `OpenMetrics` text that prometheus-client writes into the Prometheus text format 0.0.4.
-///
-/// The two differ where it hurts: `OpenMetrics` names a counter's family without `_total`, so that a
-/// scraper of the older format would see `x_total` as a metric without type and help.
-fn prometheus_text(open_metrics: &str) -> String {
-    let mut out = String::with_capacity(open_metrics.len());
-    let mut lines = open_metrics.lines().peekable();
-    while let Some(line) = lines.next() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let is_counter = lines
-                .peek()
-                .and_then(|next| next.strip_prefix("# TYPE "))
-                .is_some_and(|next| next.ends_with(" counter"));
-            let (name, text) = help.split_once(' ').unwrap_or((help, ""));
-            let suffix = if is_counter { "_total" } else { "" };
-            let _ = writeln!(out, "# HELP {name}{suffix} {text}");
-        } else if let Some((name, kind)) =
-            line.strip_prefix("# TYPE ").and_then(|rest| rest.rsplit_once(' '))
-        {
-            let suffix = if kind == "counter" { "_total" } else { "" };
-            let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
-        } else if !line.starts_with("# UNIT ") && line != "# EOF" {
-            out.push_str(line);
-            out.push('\n');
+    /// The same, in pieces: in a large cluster the whole is many megabytes, which nobody needs at once. An error of `send`
+    /// ends it.
+    pub(crate) fn write(&self, send: impl FnMut(String) -> fmt::Result) {
+        let mut text = PrometheusText::new(send);
+        let encoded = self.register(|registry| encode(&mut text, registry));
+        if encoded.and_then(|()| text.finish()).is_err() {
+            debug!("a scrape was cut short");
         }
     }
-    out
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{
     hash::{BuildHasher, RandomState},
     io,
+    net::SocketAddr,
     process::ExitCode,
     sync::Arc,
 };
@@ -39,6 +40,8 @@ enum Error {
     Runtime(io::Error),
     #[error("cannot listen on port {port} (--{flag}): {source}")]
     Listen { port: u16, flag: &'static str, source: io::Error },
+    #[error("cannot listen on {address} (--{flag}): {source}")]
+    ListenAt { address: SocketAddr, flag: &'static str, source: io::Error },
     #[error(transparent)]
     Connection(#[from] client::Error),
     #[error(transparent)]

@@ -70,8 +70,69 @@ impl Collector for State {
             for (labels, value) in series {
                 ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
+            let Some(of_pod) = PodGauge::named(name).filter(|_| context.settings.pod_metrics)
+            else {
+                continue;
+            };
+            for (labels, value) in pods_in_pieces(&context, of_pod) {
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
+    }
+}
+
+/// How many pods are looked at before the index is left to the watches again, and how many are held as text at a time.
+const PODS_AT_A_TIME: usize = 256;
+
+/// A gauge of every pod, piece by piece: with 50,000 pods, all at once would be a hundred megabytes, and the watches would
+/// wait for it.
+fn pods_in_pieces(context: &Context, gauge: PodGauge) -> impl Iterator<Item = (Labels, f64)> {
+    let now = context.now();
+    let pods: Vec<Arc<Pod>> = context.index.read().pods().values().cloned().collect();
+    let pieces = pods.len().div_ceil(PODS_AT_A_TIME);
+    (0..pieces).flat_map(move |piece| {
+        let from = piece * PODS_AT_A_TIME;
+        let to = pods.len().min(from + PODS_AT_A_TIME);
+        let cluster = context.index.read();
+        let series = pods[from..to].iter().filter_map(|pod| gauge.of(&cluster, pod, now));
+        series.collect::<Series>()
+    })
+}
+
+/// The gauges that every pod may have.
+#[derive(Clone, Copy, Debug)]
+enum PodGauge {
+    State,
+    Unstarted,
+    Unbound,
+}
+
+impl PodGauge {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "karpenter_pods_state" => Some(Self::State),
+            "karpenter_pods_unstarted_time_seconds" => Some(Self::Unstarted),
+            "karpenter_pods_unbound_time_seconds" => Some(Self::Unbound),
+            _ => None,
+        }
+    }
+
+    fn of(self, cluster: &Cluster, pod: &Pod, now: Timestamp) -> Option<(Labels, f64)> {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let waits = phase == Some("Pending");
+        let is_bound = pods::node_name(pod).is_some_and(|name| !name.is_empty());
+        let own = || {
+            let own =
+                [("name", pod.name_any()), ("namespace", pod.namespace().unwrap_or_default())];
+            own.map(|(key, value)| (key.to_owned(), value)).to_vec()
+        };
+        let age = || age(pod.metadata.creation_timestamp.as_ref(), now);
+        match self {
+            Self::State => Some((state_of(cluster, pod, own()), 1.0)),
+            Self::Unstarted => waits.then(|| (own(), age())),
+            Self::Unbound => (waits && !is_bound).then(|| (own(), age())),
+        }
     }
 }
 
@@ -152,10 +213,9 @@ fn gauges(context: &Context) -> Gauges {
     let cluster = context.index.read();
     machines(context, &cluster, now, &mut gauges);
     pools(context, &cluster, &mut gauges);
-    for pod in cluster.pods().values() {
-        about_pod(&cluster, pod, now, &mut gauges);
+    if context.settings.pod_metrics {
+        waiting_pods(context, now, &mut gauges);
     }
-    waiting_pods(context, now, &mut gauges);
     instance_types(context, &mut gauges);
     let classes = context.provider.node_classes();
     let class_labels: Vec<String> = classes.iter().map(NodeClassKind::label).collect();
@@ -241,7 +301,8 @@ fn pools(context: &Context, cluster: &Cluster, gauges: &mut Gauges) {
     }
 }
 
-fn about_pod(cluster: &Cluster, pod: &Pod, now: Timestamp, gauges: &mut Gauges) {
+/// Where a pod is, and what it is doing there.
+fn state_of(cluster: &Cluster, pod: &Pod, own: Labels) -> Labels {
     let node_name = pods::node_name(pod).unwrap_or_default();
     let node = cluster.nodes().named(node_name);
     let label = |key: &str| node.and_then(|node| node.labels().get(key)).cloned();
@@ -249,9 +310,7 @@ fn about_pod(cluster: &Cluster, pod: &Pod, now: Timestamp, gauges: &mut Gauges) 
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|one| one.type_ == "Ready");
     let managed = label(labels::NODE_POOL).is_some();
-    let own = [("name", pod.name_any()), ("namespace", pod.namespace().unwrap_or_default())];
-    let own: Labels = own.map(|(key, value)| (key.to_owned(), value)).to_vec();
-    let mut all = own.clone();
+    let mut all = own;
     all.extend(
         [
             ("owner", owner(pod)),
@@ -262,20 +321,13 @@ fn about_pod(cluster: &Cluster, pod: &Pod, now: Timestamp, gauges: &mut Gauges) 
             ("arch", label(labels::ARCH).unwrap_or_default()),
             ("capacity_type", label(labels::CAPACITY_TYPE).unwrap_or_default()),
             ("instance_type", label(labels::INSTANCE_TYPE).unwrap_or_default()),
-            ("phase", phase.clone()),
+            ("phase", phase),
             ("ready", ready.map(|ready| ready.status.to_lowercase()).unwrap_or_default()),
             ("managed", managed.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
-    gauges.put("karpenter_pods_state", all, 1.0);
-    if phase == "Pending" {
-        let age = age(pod.metadata.creation_timestamp.as_ref(), now);
-        gauges.put("karpenter_pods_unstarted_time_seconds", own.clone(), age);
-        if node_name.is_empty() {
-            gauges.put("karpenter_pods_unbound_time_seconds", own, age);
-        }
-    }
+    all
 }
 
 /// How long pods have waited for what planning does for them.

@@ -1,7 +1,7 @@
 //! Every flag of `kerf run`, with its environment variable and default.
 //!
 //! The names are those of Karpenter, so that a deployment made for it starts. The four consolidation
-//! controls and `--log-format` are Kerf's own. docs/configuration.md tells the same; a test compares them.
+//! controls, `--log-format`, the two addresses and `--disable-pod-metrics` are Kerf's own. docs/configuration.md tells the same; a test compares them.
 
 #[derive(Debug)]
 pub(crate) struct Flag {
@@ -44,6 +44,11 @@ const PORT: Flag = Flag {
     expected: "a port number from 0 to 65535, where 0 takes any free port",
     ..NUMBER
 };
+const ADDRESS: Flag = Flag {
+    value: "ADDRESS",
+    expected: "an IP address such as 127.0.0.1 or ::1, or nothing for all addresses",
+    ..TEXT
+};
 const DURATION: Flag = Flag {
     value: "DURATION",
     expected: "a duration of 0 or more, such as 500ms, 10s or 1m30s",
@@ -59,6 +64,13 @@ pub(crate) const METRICS_PORT: Flag = Flag {
     help: "Port of /metrics",
     ..PORT
 };
+pub(crate) const METRICS_ADDRESS: Flag = Flag {
+    name: "metrics-address",
+    env: "METRICS_ADDRESS",
+    heading: "Endpoints",
+    help: "IP address on which /metrics is served; empty for all",
+    ..ADDRESS
+};
 pub(crate) const HEALTH_PROBE_PORT: Flag = Flag {
     name: "health-probe-port",
     env: "HEALTH_PROBE_PORT",
@@ -66,6 +78,14 @@ pub(crate) const HEALTH_PROBE_PORT: Flag = Flag {
     heading: "Endpoints",
     help: "Port of /healthz and /readyz",
     ..PORT
+};
+
+pub(crate) const HEALTH_ADDRESS: Flag = Flag {
+    name: "health-address",
+    env: "HEALTH_ADDRESS",
+    heading: "Endpoints",
+    help: "IP address on which /healthz and /readyz are served; empty for all",
+    ..ADDRESS
 };
 
 pub(crate) const KUBE_CLIENT_QPS: Flag = Flag {
@@ -261,6 +281,14 @@ pub(crate) const DISABLE_CLUSTER_STATE_OBSERVABILITY: Flag = Flag {
     ..BOOL
 };
 
+pub(crate) const DISABLE_POD_METRICS: Flag = Flag {
+    name: "disable-pod-metrics",
+    env: "DISABLE_POD_METRICS",
+    heading: "Observability",
+    help: "Do without the gauges of single pods, which are most of /metrics in a large cluster",
+    ..BOOL
+};
+
 pub(crate) const ENABLE_PROFILING: Flag = Flag {
     name: "enable-profiling",
     env: "ENABLE_PROFILING",
@@ -312,9 +340,11 @@ pub(crate) const KARPENTER_SERVICE: Flag = Flag {
     ..TEXT
 };
 
-pub(crate) static ALL: [&Flag; 29] = [
+pub(crate) static ALL: [&Flag; 32] = [
     &METRICS_PORT,
+    &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,
+    &HEALTH_ADDRESS,
     &KUBE_CLIENT_QPS,
     &KUBE_CLIENT_BURST,
     &DISABLE_LEADER_ELECTION,
@@ -336,6 +366,7 @@ pub(crate) static ALL: [&Flag; 29] = [
     &SAVINGS_THRESHOLD,
     &GRACE_PERIOD,
     &DISABLE_CLUSTER_STATE_OBSERVABILITY,
+    &DISABLE_POD_METRICS,
     &ENABLE_PROFILING,
     &DISABLE_CONTROLLER_WARMUP,
     &IGNORE_DRA_REQUESTS,

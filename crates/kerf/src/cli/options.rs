@@ -1,6 +1,6 @@
 //! From texts to settings.
 
-use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::ArgMatches;
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
@@ -61,7 +61,9 @@ impl Options {
 
         let settings = Settings {
             metrics_port: values.parse(&flags::METRICS_PORT)?,
+            metrics_address: values.map(&flags::METRICS_ADDRESS, address)?,
             health_probe_port: values.parse(&flags::HEALTH_PROBE_PORT)?,
+            health_address: values.map(&flags::HEALTH_ADDRESS, address)?,
             client_limit: values.client_limit()?,
             logging: Logging {
                 level: values.parse(&flags::LOG_LEVEL)?,
@@ -71,6 +73,7 @@ impl Options {
             leader_election: values.leader_election()?,
             cpu: Millicores::new(values.parse(&flags::CPU_REQUESTS)?),
             observability: !values.bool(&flags::DISABLE_CLUSTER_STATE_OBSERVABILITY)?,
+            pod_metrics: !values.bool(&flags::DISABLE_POD_METRICS)?,
             batching: Batching {
                 idle: values.map(&flags::BATCH_IDLE_DURATION, duration)?,
                 max: values.map(&flags::BATCH_MAX_DURATION, duration)?,
@@ -218,4 +221,9 @@ fn outputs(paths: &str) -> Option<Vec<Output>> {
 
 fn not_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
+}
+
+/// `Some(None)`: all addresses.
+fn address(text: &str) -> Option<Option<IpAddr>> {
+    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
 }

@@ -1,5 +1,7 @@
 //! The operator's metrics and probes.
 
+use std::net::{IpAddr, SocketAddr};
+
 use kerf_controllers::Settings;
 use kerf_runtime::{
     Metrics,
@@ -34,9 +36,11 @@ impl Endpoints {
         let probes = admin::probe_routes(vec![Check::ping("healthz")], ready);
 
         let stop = CancellationToken::new();
-        let listener = listen(settings.metrics_port, "metrics-port").await?;
+        let (address, port) = (settings.metrics_address, settings.metrics_port);
+        let listener = listen(address, port, "metrics-port").await?;
         tokio::spawn(admin::serve(listener, admin::metrics_routes(metrics.clone()), stop.clone()));
-        let listener = listen(settings.health_probe_port, "health-probe-port").await?;
+        let (address, port) = (settings.health_address, settings.health_probe_port);
+        let listener = listen(address, port, "health-probe-port").await?;
         tokio::spawn(admin::serve(listener, probes, stop.clone()));
         Ok(Self { crds, synced, _serving: stop.drop_guard() })
     }
@@ -47,9 +51,18 @@ fn check(name: &'static str, reason: &'static str, state: &watch::Sender<bool>) 
     Check::new(name, move || if *state.borrow() { Ok(()) } else { Err(reason) })
 }
 
-async fn listen(port: u16, flag: &'static str) -> Result<TcpListener, Error> {
-    let failed = |source| Error::Listen { port, flag, source };
-    let listener = admin::listen(port).await.map_err(failed)?;
+async fn listen(
+    address: Option<IpAddr>,
+    port: u16,
+    flag: &'static str,
+) -> Result<TcpListener, Error> {
+    let failed = |source| match address {
+        Some(address) => {
+            Error::ListenAt { address: SocketAddr::from((address, port)), flag, source }
+        }
+        None => Error::Listen { port, flag, source },
+    };
+    let listener = admin::listen(address, port).await.map_err(failed)?;
     // The port is worth a line because 0 means any.
     let port = listener.local_addr().map_err(failed)?.port();
     info!(flag, port, "listening");

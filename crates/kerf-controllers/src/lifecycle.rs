@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kerf_api::{
     NodeClaim, NodePool, TERMINATION_FINALIZER,
-    conditions::{Conditioned, REGISTERED, Status},
+    conditions::{Conditioned, LAUNCHED, REGISTERED, Status},
     labels,
 };
 use kerf_cluster::{Change, Cluster};
@@ -110,6 +110,9 @@ impl Lifecycle {
         }
         let what = || format!("updating NodeClaim {}", claim.name_any());
         let changed = context.write_claim(&claim, changed, Lock::Optimistic, what).await?;
+        if !claim.is_true(LAUNCHED) && changed.is_true(LAUNCHED) {
+            launch::log(context, &changed);
+        }
         if !claim.is_true(REGISTERED) && changed.is_true(REGISTERED) {
             self.note(context, &changed, Ok(()));
         }

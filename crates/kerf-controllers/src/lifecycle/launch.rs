@@ -39,10 +39,7 @@ impl Launches {
         }
         let launched = match self.of(claim) {
             Some(launched) => Ok(launched),
-            None => context.provider.create(claim).await.inspect(|launched| {
-                let (claim, provider_id) = (claim.name_any(), &launched.provider_id);
-                info!(claim, provider_id, "launched nodeclaim");
-            }),
+            None => context.provider.create(claim).await,
         };
         if let Ok(launched) = &launched {
             self.remember(claim, launched);
@@ -109,6 +106,22 @@ async fn conclude(
             Err(Error::Provider { what, source: error })
         }
     }
+}
+
+/// Says what was bought, once the claim says it too: a note that could not be written is tried again.
+pub(super) fn log(context: &Context, claim: &NodeClaim) {
+    let label = |key: &str| claim.labels().get(key).map(String::as_str);
+    info!(
+        claim = claim.name_any(),
+        provider_id = claim.status.as_ref().map(|status| &*status.provider_id),
+        pool = label(labels::NODE_POOL),
+        instance_type = label(labels::INSTANCE_TYPE),
+        zone = label(labels::ZONE),
+        capacity_type = label(labels::CAPACITY_TYPE),
+        price = context.prices.of(claim).map(tracing::field::display),
+        pods = context.promises.count(&claim.name_any()),
+        "launched nodeclaim"
+    );
 }
 
 /// Deletes a claim that cannot be launched as it stands; its pods are planned anew.

@@ -24,6 +24,11 @@ impl Promises {
         self.promises().contains_key(claim)
     }
 
+    /// How many pods the claim was created for, if that is known.
+    pub(crate) fn count(&self, claim: &str) -> Option<usize> {
+        self.promises().get(claim).map(Vec::len)
+    }
+
     /// Forgets claims that are launched or gone; the pods of the others.
     pub(super) fn outstanding(&self, context: &Context) -> BTreeSet<Key> {
         let cluster = context.index.read();

@@ -1,6 +1,6 @@
 //! The labels that Kerf owns, knows or refuses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::GROUP;
 
@@ -62,13 +62,25 @@ const ALIASES: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
 ];
 
-/// Which labels have a meaning of their own, and which may not be used.
+/// How the volume drivers of the large clouds call the zone, in the node affinity of PersistentVolumes and in the
+/// allowed topologies of StorageClasses: AWS, Google Cloud, Azure, Alibaba Cloud, OpenStack, Tencent Cloud.
+const ZONES_OF_VOLUME_DRIVERS: [&str; 6] = [
+    "topology.ebs.csi.aws.com/zone",
+    "topology.gke.io/zone",
+    "topology.disk.csi.azure.com/zone",
+    "topology.diskplugin.csi.alibabacloud.com/zone",
+    "topology.cinder.csi.openstack.org/zone",
+    "topology.com.tencent.cloud.csi.cbs/zone",
+];
+
+/// Which labels have a meaning of their own, which may not be used, and which names mean the same.
 ///
-/// Both sets grow with the provider, before anything else runs; afterwards they do not change.
+/// All of it grows with the provider, before anything else runs; afterwards it does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRules {
     well_known: BTreeSet<String>,
     restricted_domains: BTreeSet<String>,
+    aliases: BTreeMap<String, String>,
 }
 
 /// A label is used that Kerf sets itself.
@@ -88,6 +100,7 @@ impl Default for LabelRules {
         Self {
             well_known: WELL_KNOWN.map(str::to_owned).into(),
             restricted_domains: [GROUP.to_owned()].into(),
+            aliases: BTreeMap::new(),
         }
     }
 }
@@ -105,6 +118,25 @@ impl LabelRules {
     pub fn restricting(mut self, domain: &str) -> Self {
         self.restricted_domains.insert(domain.to_owned());
         self
+    }
+
+    /// Adds another name of a label, such as the one by which a volume driver of the provider calls the zone.
+    #[must_use]
+    pub fn calling(mut self, alias: &str, label: &str) -> Self {
+        self.aliases.insert(alias.to_owned(), label.to_owned());
+        self
+    }
+
+    /// Adds the names that the volume drivers of the large clouds have for the zone, for whoever does not know which cloud
+    /// the objects come from.
+    #[must_use]
+    pub fn calling_zones_as_clouds_do(self) -> Self {
+        ZONES_OF_VOLUME_DRIVERS.iter().fold(self, |rules, alias| rules.calling(alias, ZONE))
+    }
+
+    /// Other names of labels, beside those that Kubernetes itself has given up, see [`normalize`].
+    pub fn aliases(&self) -> &BTreeMap<String, String> {
+        &self.aliases
     }
 
     pub fn well_known(&self) -> &BTreeSet<String> {

@@ -92,7 +92,7 @@ impl Cluster {
 
 /// The labels that a provider's nodes carry, as planning sees them.
 pub fn known_labels(rules: &LabelRules) -> KnownLabels {
-    KnownLabels { well_known: rules.well_known().clone(), ..KnownLabels::default() }
+    KnownLabels::from(rules)
 }
 
 /// A pool with the instance types that its provider has for it.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kerf_api::labels::LabelRules;
+
 use crate::requirement::{Operator, Requirement};
 
 /// Labels of a Kubernetes object.
@@ -70,7 +72,7 @@ impl KnownLabels {
 
     /// The key's present-day name.
     pub fn normalize_key<'a>(&'a self, key: &'a str) -> &'a str {
-        let renamed = renamed_by_kubernetes(key);
+        let renamed = kerf_api::labels::normalize(key);
         self.aliases.get(renamed).map_or(renamed, String::as_str)
     }
 
@@ -98,15 +100,10 @@ impl KnownLabels {
     }
 }
 
-/// Kubernetes renamed these long ago; manifests still carry the old names.
-pub(crate) fn renamed_by_kubernetes(key: &str) -> &str {
-    match key {
-        "failure-domain.beta.kubernetes.io/zone" => ZONE,
-        "failure-domain.beta.kubernetes.io/region" => REGION,
-        "beta.kubernetes.io/arch" => ARCH,
-        "beta.kubernetes.io/os" => OS,
-        "beta.kubernetes.io/instance-type" => INSTANCE_TYPE,
-        other => other,
+impl From<&LabelRules> for KnownLabels {
+    fn from(rules: &LabelRules) -> Self {
+        let (well_known, aliases) = (rules.well_known().clone(), rules.aliases().clone());
+        Self { well_known, aliases, ..Self::default() }
     }
 }
 
@@ -143,5 +140,18 @@ mod tests {
         assert_eq!(labels.normalize_key("beta.kubernetes.io/instance-type"), INSTANCE_TYPE);
         let zone = labels.requirement("csi.example.com/zone", Operator::In, ["", "a"]);
         assert_eq!(zone.to_string(), "topology.kubernetes.io/zone In [0 a]");
+    }
+
+    #[test]
+    fn the_rules_of_a_provider_say_which_names_mean_the_same() {
+        let own = LabelRules::default().calling("csi.example.com/zone", ZONE);
+        for (rules, key, expected) in [
+            (own.clone(), "csi.example.com/zone", ZONE),
+            (own.clone(), "failure-domain.beta.kubernetes.io/zone", ZONE),
+            (own, "topology.gke.io/zone", "topology.gke.io/zone"),
+            (LabelRules::default().calling_zones_as_clouds_do(), "topology.gke.io/zone", ZONE),
+        ] {
+            assert_eq!(KnownLabels::from(&rules).normalize_key(key), expected, "{key}");
+        }
     }
 }

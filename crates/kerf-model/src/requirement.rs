@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::labels::renamed_by_kubernetes;
-
 /// The values that a label may take: a set, or everything but a set, perhaps within integer bounds.
 ///
 /// All eight operators come down to this, so that two requirements on a key can be intersected.
@@ -92,7 +90,7 @@ impl Requirement {
 
     pub fn exists(key: &str) -> Self {
         Self {
-            key: renamed_by_kubernetes(key).to_owned(),
+            key: kerf_api::labels::normalize(key).to_owned(),
             complement: true,
             values: Vec::new(),
             gte: None,

@@ -20,7 +20,8 @@ pub trait CloudProvider: Debug + Send + Sync {
     /// claims that refer to other kinds belong to somebody else and are left alone.
     fn node_classes(&self) -> &[NodeClassKind];
 
-    /// The label rules with this provider's own labels and domains in them.
+    /// The label rules with this provider's own labels and domains in them, and the names that its volume drivers have for
+    /// well-known labels ([`LabelRules::calling`](kerf_api::labels::LabelRules::calling)).
     fn label_rules(&self) -> &kerf_api::labels::LabelRules;
 
     /// Which conditions of a node call for its replacement, and after what time.

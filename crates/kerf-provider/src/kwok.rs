@@ -68,9 +68,8 @@ impl KwokProvider {
     /// A provider of these instance types: [`generated`] ones, or those of a file.
     pub fn new(client: Client, instance_types: Vec<InstanceType>) -> Self {
         let rules = label_rules(&instance_types);
-        let well_known = rules.well_known().clone();
         Self {
-            known_labels: KnownLabels { well_known, ..KnownLabels::default() },
+            known_labels: KnownLabels::from(&rules),
             rules,
             launches: Launches::default(),
             client,

@@ -125,6 +125,7 @@ macro_rules! stories {
                     the_pods_of_a_node_that_goes_move_to_one_other,
                     a_volume_that_is_not_there_is_named_and_keeps_nobody_waiting,
                     a_pod_follows_its_volume_into_its_zone,
+                    a_pod_follows_the_volume_of_a_driver_into_its_zone,
                     a_pod_whose_claim_comes_late_is_told_and_then_runs,
                     a_pod_that_names_its_node_is_told_and_keeps_nobody_waiting,
                     a_pod_for_nodes_of_no_pool_is_left_alone,

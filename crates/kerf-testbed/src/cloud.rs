@@ -16,12 +16,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 
+/// How the driver of volumes of this cloud calls the zone of a node.
+pub const CSI_ZONE: &str = "topology.csi.example.com/zone";
+
 type InstanceTypes = Arc<[Arc<InstanceType>]>;
 
 /// A provider whose calls meet [`CloudFaults`]. Without any it is the provider it wraps.
 #[derive(Debug)]
 pub struct FaultyCloud {
     cloud: Arc<dyn CloudProvider>,
+    rules: labels::LabelRules,
     faults: CloudFaults,
     /// What was last offered to each pool: equal offers are the same allocation, because schedulers recognise a
     /// catalogue by that.
@@ -37,7 +41,8 @@ struct Offer {
 
 impl FaultyCloud {
     pub fn new(cloud: Arc<dyn CloudProvider>, faults: CloudFaults) -> Self {
-        Self { cloud, faults, offers: Mutex::default() }
+        let rules = cloud.label_rules().clone().calling(CSI_ZONE, labels::ZONE);
+        Self { cloud, rules, faults, offers: Mutex::default() }
     }
 
     /// The claim, narrowed to the best that the cloud still has. Comes upon what it has not on the way.
@@ -108,8 +113,7 @@ impl FaultyCloud {
     }
 
     fn known_labels(&self) -> KnownLabels {
-        let well_known = self.cloud.label_rules().well_known().clone();
-        KnownLabels { well_known, ..KnownLabels::default() }
+        KnownLabels::from(&self.rules)
     }
 
     fn readable(&self) -> Result<(), ProviderError> {
@@ -131,7 +135,7 @@ impl CloudProvider for FaultyCloud {
     }
 
     fn label_rules(&self) -> &labels::LabelRules {
-        self.cloud.label_rules()
+        &self.rules
     }
 
     fn repair_policies(&self) -> &[RepairPolicy] {

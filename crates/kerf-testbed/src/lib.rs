@@ -37,7 +37,7 @@ mod testbed;
 pub use api::{
     Api, ApiError, Body, Call, Cause, Incoming, Named, Query, SchemaError, Verb, WatchCut,
 };
-pub use cloud::{CloudFault, CloudFaults, FaultyCloud, Offered};
+pub use cloud::{CSI_ZONE, CloudFault, CloudFaults, FaultyCloud, Offered};
 pub use faults::{Fault, Faults, Matching};
 pub use log::{Entry, EventLog, Write};
 pub use observe::{Observation, Observer};

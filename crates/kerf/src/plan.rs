@@ -147,7 +147,8 @@ impl Objects {
             Some(path) => kwok::from_file(path)?,
             None => kwok::generated(),
         };
-        let rules = kwok::label_rules(&types);
+        // The objects may come from any cloud.
+        let rules = kwok::label_rules(&types).calling_zones_as_clouds_do();
         let (mut objects, mut warnings) = (Loader::default(), Vec::new());
         if files.is_empty() {
             for object in read_cluster(|_, _| {})? {

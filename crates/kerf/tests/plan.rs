@@ -171,6 +171,55 @@ fn files_directories_and_standard_input_come_to_the_same() {
     assert_eq!(String::from_utf8(stdout).unwrap(), planned(&["-f", POOL, "-f", DEPLOYMENT]));
 }
 
+/// By the names that the volume drivers of the large clouds have for the zone.
+#[test]
+fn volumes_of_any_cloud_bring_their_zone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("volumes.json");
+    for key in [
+        "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.ebs.csi.aws.com/zone",
+        "topology.gke.io/zone",
+        "topology.disk.csi.azure.com/zone",
+        "topology.diskplugin.csi.alibabacloud.com/zone",
+        "topology.cinder.csi.openstack.org/zone",
+        "topology.com.tencent.cloud.csi.cbs/zone",
+    ] {
+        let zone = json!({"key": key, "operator": "In", "values": ["test-zone-b"]});
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+            "spec": {"csi": {"driver": "d", "volumeHandle": "h"}, "nodeAffinity": {"required":
+                {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}},
+        });
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": "d", "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": key, "values": ["test-zone-b"]}]}],
+        });
+        let claim = |name: &str, spec: Value| {
+            let done = json!({"pv.kubernetes.io/bind-completed": "yes"});
+            let metadata = json!({"name": name, "annotations": done});
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+        };
+        let pod = |name: &str| {
+            let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": name}});
+            let spec = json!({"containers": [{"name": "c"}], "volumes": [volume]});
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        };
+        for (name, claim) in [
+            ("bound", claim("bound", json!({"volumeName": "disk"}))),
+            ("to-come", claim("to-come", json!({"storageClassName": "fast"}))),
+        ] {
+            let items = [volume.clone(), class.clone(), claim, pod(name)];
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+            fs::write(&file, list.to_string()).unwrap();
+            let plan = planned_json(&["-f", POOL, "-f", file.to_str().unwrap()]);
+            assert_eq!(plan["claims"][0]["cheapest"]["zone"], "test-zone-b", "{key} {name} {plan}");
+        }
+    }
+}
+
 #[test]
 fn pods_without_constraints_are_spread_by_default() {
     let directory = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use k8s_openapi::api::{
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim},
 };
 use kerf_api::{NodeClaim, annotations, labels};
+use kerf_testbed::CSI_ZONE;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -269,16 +270,27 @@ pub async fn a_volume_that_is_not_there_is_named_and_keeps_nobody_waiting(world:
 
 pub async fn a_pod_follows_its_volume_into_its_zone(world: World) {
     with_pool(&world, &json!({})).await;
-    disk_in_zone(&world, "test-zone-d").await;
+    disk_in_zone(&world, labels::ZONE, "test-zone-d").await;
     let pod = world.create(build::pod("a", &volume("data"))).await;
     assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-d");
+}
+
+/// A driver of volumes calls the zone by a name of its own, and writes it on nodes only when it runs there.
+pub async fn a_pod_follows_the_volume_of_a_driver_into_its_zone(world: World) {
+    with_pool(&world, &json!({})).await;
+    disk_in_zone(&world, CSI_ZONE, "test-zone-d").await;
+    let pod = world.create(build::pod("a", &volume("data"))).await;
+    let node = world.until("a node comes", async |world: &World| world.only::<Node>().await).await;
+    assert_eq!(node.labels()[labels::ZONE], "test-zone-d");
+    world.patch(&node, json!({"metadata": {"labels": {CSI_ZONE: "test-zone-d"}}})).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
 }
 
 pub async fn a_pod_whose_claim_comes_late_is_told_and_then_runs(world: World) {
     with_pool(&world, &json!({})).await;
     let pod = world.create(build::pod("a", &volume("data"))).await;
     world.until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await).await;
-    disk_in_zone(&world, "test-zone-b").await;
+    disk_in_zone(&world, labels::ZONE, "test-zone-b").await;
     assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-b");
 }
 
@@ -320,10 +332,10 @@ pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) 
     assert_eq!(world.list::<NodeClaim>().await.len(), 2);
 }
 
-/// A disk in this zone, and the claim `data` that is bound to it.
-async fn disk_in_zone(world: &World, zone: &str) {
+/// A disk in this zone, by this key, and the claim `data` that is bound to it.
+async fn disk_in_zone(world: &World, key: &str, zone: &str) {
     let zone = json!([{"matchExpressions": [
-        {"key": labels::ZONE, "operator": "In", "values": [zone]},
+        {"key": key, "operator": "In", "values": [zone]},
     ]}]);
     let disk: PersistentVolume = build::object(json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},

@@ -40,6 +40,7 @@ mod catalogue;
 mod catalogue_file;
 mod instance;
 mod launches;
+mod reservations;
 
 pub use catalogue::generated;
 pub use catalogue_file::{CatalogueError, CatalogueFileError, from_file, from_json};
@@ -122,6 +123,15 @@ impl KwokProvider {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The instance types with what their reservations have left; instances are counted only where there are any.
+    async fn offered(&self) -> Result<Catalogue, ProviderError> {
+        let catalogue = self.catalogue();
+        if !reservations::are_in(&catalogue) {
+            return Ok(catalogue);
+        }
+        Ok(reservations::left(&catalogue, &self.list().await?))
+    }
+
     fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
@@ -138,7 +148,7 @@ impl KwokProvider {
     /// The Node that suits the claim best, and how long it takes to appear.
     async fn design(&self, claim: &NodeClaim) -> Result<(Node, Duration), ProviderError> {
         let class = self.node_class(claim).await?;
-        let catalogue = self.catalogue();
+        let catalogue = self.offered().await?;
         let choice = instance::choose(claim, &catalogue, &self.known_labels)?;
         let delay = class.spec.node_registration_delay.as_ref();
         Ok((instance::node(claim, choice), delay.map(GoDuration::as_duration).unwrap_or_default()))
@@ -240,7 +250,7 @@ impl CloudProvider for KwokProvider {
         &self,
         _pool: &NodePool,
     ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError> {
-        Ok(self.catalogue())
+        self.offered().await
     }
 
     async fn drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {

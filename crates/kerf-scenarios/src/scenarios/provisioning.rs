@@ -98,8 +98,9 @@ pub async fn labels_and_annotations_of_the_pool_reach_the_node(world: World) {
 
 pub async fn a_label_with_several_values_is_mixed_over_nodes(world: World) {
     let tier = json!({"key": "example.com/tier", "operator": "In", "values": ["gold", "silver"]});
-    let mut requirements = build::pool("default", &json!({})).spec.template.spec.requirements;
-    requirements.extend(serde_json::from_value(tier));
+    let plain = build::pool("default", &json!({})).spec.template.spec.requirements;
+    let mut requirements: Vec<Value> = plain.iter().map(|one| json!(one)).collect();
+    requirements.push(tier);
     with_pool(&world, &json!({"template": {"spec": {"requirements": requirements}}})).await;
     let apart = json!({"containers": [{
         "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],

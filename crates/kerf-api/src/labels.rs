@@ -62,8 +62,8 @@ const ALIASES: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", INSTANCE_TYPE),
 ];
 
-/// How the volume drivers of the large clouds call the zone, in the node affinity of PersistentVolumes and in the
-/// allowed topologies of StorageClasses: AWS, Google Cloud, Azure, Alibaba Cloud, OpenStack, Tencent Cloud.
+/// How the volume drivers of the large clouds call the zone, in the node affinity of volumes and in the allowed topologies of
+/// storage classes.
 const ZONES_OF_VOLUME_DRIVERS: [&str; 6] = [
     "topology.ebs.csi.aws.com/zone",
     "topology.gke.io/zone",

@@ -192,7 +192,9 @@ impl Siege {
         let nodes = self.stage.api.list(NODES).await?;
         let own = nodes
             .iter()
-            .filter(|node| api::name(node).starts_with("kwok-") && !api::is_deleting(node));
+            .filter(|node| api::name(node).starts_with("kwok-") && !api::is_deleting(node))
+            // A thief goes with what is its own.
+            .filter(|node| !api::name(node).starts_with("kwok-thief-"));
         let uid = |node: &Value| text(node, "/metadata/uid").to_owned();
         Ok(own.map(|node| (uid(node), api::name(node).to_owned())).collect())
     }

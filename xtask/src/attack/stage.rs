@@ -33,7 +33,7 @@ impl Stage {
             None => build_kerf()?.into(),
         };
         control_plane::binaries()?;
-        let logs = workspace().join("target/attack").join(attack);
+        let logs = workspace().join(format!("target/attack/{attack}-{}", common.seed));
         if logs.exists() {
             fs::remove_dir_all(&logs)?;
         }

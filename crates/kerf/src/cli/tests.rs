@@ -95,13 +95,12 @@ fn booleans_are_read_as_karpenter_reads_them() {
 #[test]
 fn each_flag_has_its_setting() {
     type Change = fn(&mut Settings);
-    let cases: [(&str, &str, Change); 30] = [
+    let cases: [(&str, &str, Change); 29] = [
         ("metrics-port", "0", |s| s.metrics_port = 0),
         ("health-probe-port", "65535", |s| s.health_probe_port = 65535),
         ("metrics-address", "127.0.0.1", |s| s.metrics_address = "127.0.0.1".parse().ok()),
         ("metrics-address", "", |_| {}),
         ("health-address", "::1", |s| s.health_address = "::1".parse().ok()),
-        ("disable-pod-metrics", "true", |s| s.pod_metrics = false),
         ("kube-client-qps", "5", |s| s.client_limit = Some(Bucket { per_second: 5, burst: 300 })),
         ("kube-client-qps", "-1", |s| s.client_limit = None),
         ("kube-client-burst", "6", |s| s.client_limit = Some(Bucket { per_second: 200, burst: 6 })),
@@ -152,6 +151,9 @@ fn each_flag_has_its_setting() {
         assert_eq!(settings(&[&format!("--{name}"), value], &[]), expected, "--{name} {value}");
         assert_eq!(settings(&[], &[(flag.env, value)]), expected, "{}={value}", flag.env);
     }
+    let without = Settings { pod_metrics: false, ..Settings::default() };
+    assert_eq!(settings(&["--disable-pod-metrics"], &[]), without);
+    assert_eq!(settings(&[], &[("DISABLE_POD_METRICS", "true")]), without);
 }
 
 #[test]

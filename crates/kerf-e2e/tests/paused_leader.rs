@@ -124,27 +124,32 @@ fn writes_after_a_takeover(audit_log: &str) -> Vec<Noted> {
         audit_log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     noted.sort_by_key(|one| one.request_received_timestamp);
     let (mut holder, mut writes, mut late) = (String::new(), 0, Vec::new());
-    let mut all_writes = 0;
+    let (mut all_writes, mut conflicts) = (0, 0);
     for one in noted.into_iter().filter(|one| one.user.username.starts_with("replica-")) {
         let Some(object) = one.object_ref.as_ref().filter(|_| one.writes()) else { continue };
         if object.resource == "leases" {
-            let granted = one.response_status.as_ref().is_some_and(|status| status.code < 300);
-            if object.name == LEASE && granted && one.user.username != holder {
+            if object.name == LEASE && one.code() < 300 && one.user.username != holder {
                 println!("{} leads; {writes} writes before", one.user.username);
                 (holder, writes) = (one.user.username.clone(), 0);
             }
         } else if one.user.username == holder {
             writes += 1;
             all_writes += 1;
+            conflicts += u32::from(object.resource == "nodeclaims" && one.code() == 409);
         } else {
             late.push(one);
         }
     }
+    println!("{all_writes} writes of leaders, {conflicts} of them conflicts on claims");
     assert!(all_writes > 0, "no leader wrote anything");
     late
 }
 
 impl Noted {
+    fn code(&self) -> u16 {
+        self.response_status.as_ref().map_or(500, |status| status.code)
+    }
+
     fn writes(&self) -> bool {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
     }

@@ -435,3 +435,39 @@ async fn who_is_robbed_of_the_lease_may_not_write_any_more() {
     assert!(matches!(election.keep().await, Lost::Taken { .. }));
     assert_eq!(fence.left(), Duration::ZERO);
 }
+
+/// The work keeps the only thread of its runtime busy for longer than the lease lasts.
+#[test]
+fn work_that_takes_every_thread_does_not_keep_the_lease_from_being_renewed() {
+    let server = Server::default();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let elections = runtime.worker_threads(1).enable_all().build().unwrap();
+    let election = {
+        let _entered = elections.enter();
+        let timing =
+            Timing { lease: 2 * SECOND, renew_deadline: SECOND, retry: Duration::from_millis(100) };
+        let candidate = Candidate {
+            namespace: "n".into(),
+            lease: "l".into(),
+            identity: "a".into(),
+            timing,
+            seed: 0,
+        };
+        let clock = Clock::system();
+        let fence = Fence::closed(clock.clone());
+        Election::new(server.client("a"), candidate, clock, fence, &Metrics::default())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let ended = runtime.block_on(crate::leadership::lead(Some(election), stop, async |term| {
+        term.begun.cancelled().await;
+        std::thread::sleep(3 * SECOND);
+        // A leader that had lost the lease would be told now.
+        sleep(Duration::from_millis(300)).await;
+        Ok::<_, Infallible>(())
+    }));
+    assert!(ended.is_ok(), "{ended:?}");
+    let renewals = server.0.lock().unwrap().version;
+    assert!(renewals > 10, "{renewals} renewals in three seconds");
+    elections.shutdown_background();
+}

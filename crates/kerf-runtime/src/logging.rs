@@ -134,9 +134,12 @@ impl Level {
         Targets::new()
             .with_default(others)
             .with_target("kerf", ours)
-            // It logs every failed request at error level. Who sent the request knows whether the
-            // failure matters, and says so.
-            .with_target("kube_client::client::builder", LevelFilter::OFF)
+            // It writes whole answers to the log when it cannot read them, with every environment variable of every
+            // pod, and every failed request at error level. Who sent the request knows whether the failure
+            // matters, and says so.
+            .with_target("kube_client", LevelFilter::OFF)
+            // That a certificate cannot be read again is said by it alone.
+            .with_target("kube_client::client::tls", others.min(LevelFilter::WARN))
     }
 }
 
@@ -253,11 +256,25 @@ mod tests {
     fn other_crates_speak_up_only_for_warnings() {
         let lines = written(Level::Info, Format::Json, || {
             tracing::info!(target: "hyper_util::client", "connected");
-            tracing::warn!(target: "kube_runtime::watcher", "watch ended");
+            tracing::warn!(target: "rustls::check", "careful");
             tracing::error!(target: "kube_client::client::builder", "failed with error");
         });
         assert_eq!(lines.lines().count(), 1, "{lines}");
-        assert!(lines.contains("watch ended"));
+        assert!(lines.contains("careful"));
+    }
+
+    #[test]
+    fn the_client_library_writes_no_answers_to_the_log_at_any_level() {
+        for level in [Level::Debug, Level::Info, Level::Error] {
+            let lines = written(level, Format::Json, || {
+                tracing::error!(target: "kube_client::client", "the whole answer");
+                tracing::warn!(target: "kube_client::client", "the whole answer");
+                tracing::info!(target: "kube_client::client", "the whole answer");
+                tracing::debug!(target: "kube_client::client", "the whole answer");
+                tracing::trace!(target: "kube_client::client", "the whole answer");
+            });
+            assert_eq!(lines, "", "{level:?}");
+        }
     }
 
     #[test]

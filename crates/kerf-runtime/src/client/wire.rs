@@ -8,6 +8,7 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
     Config,
@@ -26,10 +27,25 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt, util::BoxService};
 
 use crate::Fence;
 
+/// Whether the other end of a connection is still there is asked after ten silent seconds; three questions without an answer,
+/// five seconds apart, end the connection. The defaults of Linux ask after two hours.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// What was sent and is not acknowledged within this time went nowhere.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that has been unused for longer is not used again: what is behind it may have gone meanwhile, and the request
+/// would wait for an answer for as long as any request does.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// What kube makes of a configuration, too.
 pub(super) type Stack = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// The stack that kube makes of a configuration, with a fence at its bottom.
+/// The stack that kube makes of a configuration, with connections that notice when the other end is gone, and a fence
+/// before them.
+///
+/// It speaks HTTP/1.1, as kube does everywhere: one connection for each watch, so that one that hangs holds up no other.
 pub(super) fn builder(config: Config, fence: Option<Fence>) -> kube::Result<ClientBuilder<Stack>> {
     if config.proxy_url.is_some() {
         // It is built without support for proxies, and says so.
@@ -37,9 +53,18 @@ pub(super) fn builder(config: Config, fence: Option<Fence>) -> kube::Result<Clie
     }
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
-    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    let client = legacy::Builder::new(TokioExecutor::new()).build(connector);
+    let client = legacy::Builder::new(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -137,7 +162,6 @@ mod tests {
     use crate::{Clock, WriteRefused};
     use http_body_util::{BodyExt, Full};
     use jiff::Timestamp;
-    use std::time::Duration;
     use tower::service_fn;
 
     const LEASE: Duration = Duration::from_secs(15);

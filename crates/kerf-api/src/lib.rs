@@ -12,6 +12,7 @@
 pub mod annotations;
 pub mod conditions;
 mod crd;
+pub mod decode;
 pub mod duration;
 pub mod hash;
 pub mod kwok;
@@ -26,6 +27,7 @@ pub mod taints;
 pub mod validation;
 
 pub use crd::{CrdFile, WriteCrdError, crd_files, crds, crds_without_provider, crds_yaml};
+pub use decode::{Decoded, Unreadable};
 pub use duration::{DurationOrNever, GoDuration};
 pub use kwok::{KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};

@@ -15,7 +15,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kerf_api::{NodeClaim, NodePool};
+use kerf_api::{Decoded, NodeClaim, NodePool, Unreadable, annotations::DO_NOT_DISRUPT};
 use kube_core::{Resource, ResourceExt};
 
 use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, Ownership, pods, slim};
@@ -36,11 +36,56 @@ pub trait Kind: Sized {
         true
     }
 
+    /// What stands for an object that could be read in part only: the safest thing that it can be.
+    fn stand_in(self) -> Self {
+        self
+    }
+
     /// Keeps the look-ups of this kind in step with a change.
     fn reindex(_cluster: &mut Cluster, _delta: &Delta<Self>) {}
 }
 
+/// What came of an object that the watch brought.
+#[derive(Debug)]
+pub struct Taken {
+    /// `None` if what is here is newer.
+    pub change: Option<Change>,
+    /// It cannot be read as a whole, and that is new.
+    pub unreadable: Option<Unreadable>,
+    /// It can be read again.
+    pub mended: bool,
+}
+
 impl Cluster {
+    /// Takes in what could be read of an object that the watch brought.
+    pub fn take_in<K: Kind>(&mut self, decoded: Decoded<K>) -> Taken {
+        let (object, unreadable) = match decoded {
+            Decoded::Whole(object) => (Some(object), None),
+            Decoded::Partial(object, unreadable) => (Some(object), Some(unreadable)),
+            Decoded::Nothing(unreadable) => (None, Some(unreadable)),
+        };
+        let Some(object) = object else {
+            let named = |it: &Unreadable| Key::namespaced(&it.namespace, &it.name);
+            let key = unreadable.as_ref().map_or_else(|| Key::cluster(""), named);
+            let is_new = K::objects(self).mark(&key, unreadable.clone());
+            let delta = K::objects(self).keep(&key).filter(|_| is_new);
+            let change = delta.map(|delta| self.reindexed(delta));
+            return Taken { change, unreadable: unreadable.filter(|_| is_new), mended: false };
+        };
+        if !object.is_ours(&self.ownership) {
+            K::objects(self).pass_over(object.version());
+            return Taken { change: None, unreadable: None, mended: false };
+        }
+        let (key, version, object) = (object.key(), object.version(), object.slim());
+        let object = if unreadable.is_some() { object.stand_in() } else { object };
+        let Some(delta) = K::objects(self).apply(key, version, object) else {
+            return Taken { change: None, unreadable: None, mended: false };
+        };
+        let is_new = K::objects(self).mark(&delta.key, unreadable.clone());
+        let (change, mended) = (Some(self.reindexed(delta)), is_new && unreadable.is_none());
+        Taken { change, unreadable: unreadable.filter(|_| is_new), mended }
+    }
+
     /// Takes in an object that the watch brought; `None` if what is here is newer, or the object is another operator's.
     pub fn apply<K: Kind>(&mut self, object: K) -> Option<Change> {
         if !object.is_ours(&self.ownership) {
@@ -62,14 +107,27 @@ impl Cluster {
         Some(self.reindexed(delta))
     }
 
-    pub fn begin_list<K: Kind>(&mut self) {
-        K::objects(self).begin_list();
+    /// Takes out an object of which nothing but its key could be read.
+    pub fn delete_named<K: Kind>(&mut self, key: Key) -> Option<Change> {
+        let delta = K::objects(self).delete(key, 0)?;
+        Some(self.reindexed(delta))
+    }
+
+    /// Begins a list that was made at this revision.
+    pub fn begin_list<K: Kind>(&mut self, revision: u64) {
+        K::objects(self).begin_list(revision);
     }
 
     /// Ends a list; what was not in it is gone, and of what is in doubt the server has to be asked.
     pub fn end_list<K: Kind>(&mut self) -> (Vec<Change>, Vec<Doubtful>) {
         let (gone, doubtful) = K::objects(self).end_list();
         (gone.into_iter().map(|delta| self.reindexed(delta)).collect(), doubtful)
+    }
+
+    /// Takes in what the server answered for an object that was in doubt.
+    pub fn confirm<K: Kind>(&mut self, doubtful: Doubtful, object: K) -> Option<Change> {
+        let delta = K::objects(self).confirm(doubtful, object.version(), object.slim())?;
+        Some(self.reindexed(delta))
     }
 
     /// Takes out an object that was in doubt and does not exist.
@@ -86,7 +144,10 @@ impl Cluster {
 
 /// One object that came, changed or went.
 macro_rules! kinds {
-    ($($kind:ident in $field:ident $(by $reindex:ident)? $(slim $slim:ident)? $(owned $owned:ident)?),+ $(,)?) => {
+    ($(
+        $kind:ident in $field:ident $(by $reindex:ident)? $(slim $slim:ident)? $(owned $owned:ident)?
+        $(else $stand_in:ident)?
+    ),+ $(,)?) => {
         #[derive(Debug)]
         pub enum Change {
             NodeClass(Delta<NodeClass>),
@@ -98,6 +159,13 @@ macro_rules! kinds {
             pub fn everything(&self) -> Vec<Change> {
                 let mut all: Vec<_> = self.node_classes.arrivals().map(Change::NodeClass).collect();
                 $(all.extend(self.$field.arrivals().map(Change::$kind));)+
+                all
+            }
+
+            /// How many objects of each kind cannot be read as a whole.
+            pub fn unreadable(&self) -> Vec<(&'static str, usize)> {
+                let mut all = vec![("NodeClass", self.node_classes.all_unreadable().len())];
+                $(all.push((stringify!($kind), self.$field.all_unreadable().len()));)+
                 all
             }
         }
@@ -129,6 +197,11 @@ macro_rules! kinds {
                 ownership.$owned(self)
             })?
 
+            $(fn stand_in(mut self) -> Self {
+                $stand_in(&mut self);
+                self
+            })?
+
             $(fn reindex(cluster: &mut Cluster, delta: &Delta<Self>) {
                 $reindex(cluster, delta);
             })?
@@ -140,9 +213,9 @@ kinds! {
     NodePool in pools owned includes_pool,
     NodeClaim in claims by reindex_claim owned includes_claim,
     Node in nodes by reindex_node slim node,
-    Pod in pods by reindex_pod slim pod,
+    Pod in pods by reindex_pod slim pod else protected,
     DaemonSet in daemon_sets slim daemon_set,
-    PodDisruptionBudget in budgets,
+    PodDisruptionBudget in budgets else exhausted,
     Namespace in namespaces by reindex_namespace,
     PersistentVolume in volumes by reindex_storage,
     PersistentVolumeClaim in volume_claims by reindex_storage,
@@ -185,6 +258,16 @@ impl Change {
         };
         before.status == after.status && before.spec == after.spec && before.metadata == metadata()
     }
+}
+
+/// A pod that cannot be read stays where it is, as if it asked for that.
+fn protected(pod: &mut Pod) {
+    pod.annotations_mut().insert(DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+}
+
+/// A budget that cannot be read allows nothing.
+fn exhausted(budget: &mut PodDisruptionBudget) {
+    budget.status.get_or_insert_default().disruptions_allowed = Some(0);
 }
 
 fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {

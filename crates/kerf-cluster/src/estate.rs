@@ -128,6 +128,7 @@ impl Cluster {
             nominated_until: machine.nominated_until,
             do_not_disrupt: machine.annotation(DO_NOT_DISRUPT) == Some("true"),
             ready: machine.is_ready(),
+            unreadable: self.unreadable_part(machine).map(ToString::to_string),
             tenants: tenants.map(|pod| tenant(pod, budgets, now)).collect(),
             ..Standing::default()
         };

@@ -20,6 +20,7 @@ pub mod snapshot;
 mod spread;
 mod storage;
 mod totals;
+mod unreadable;
 pub mod validation;
 pub mod view;
 mod views;
@@ -45,7 +46,7 @@ use marks::Marks;
 use reservations::Reservations;
 use views::Views;
 
-pub use changes::{Change, Kind};
+pub use changes::{Change, Kind, Taken};
 pub use node_class::NodeClass;
 pub use objects::{Delta, Doubtful, Key, Objects};
 pub use ownership::Ownership;

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use kerf_api::Unreadable;
+
 /// Namespace and name; the namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -53,7 +55,8 @@ impl<K> Delta<K> {
     }
 }
 
-/// An object that is only known from a write of ours.
+/// An object that is younger than the list that should have told of it: it is known from a write of ours, or from a history
+/// that was put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubtful {
     pub key: Key,
@@ -69,19 +72,38 @@ pub struct Doubtful {
 /// the next decision does not rest on a world without it. Resource versions, which Kubernetes guarantees to be
 /// comparable numbers within a kind, keep the two sources apart: the older never overwrites the newer, and a write that
 /// the watch has already gone past is not taken in, because the object may since have been deleted.
+///
+/// Versions can go back: somebody restores etcd from a backup. A list tells at which revision it was made. One that is older
+/// than what was seen before is the beginning of another history, and what it says holds against anything that is known.
 #[derive(Debug)]
 pub struct Objects<K> {
     by_key: BTreeMap<Key, (u64, Arc<K>)>,
+    /// Those that could be read in part or not at all.
+    unreadable: BTreeMap<Key, Unreadable>,
     /// The highest resource version that the watch has brought.
     watched_to: u64,
-    /// Not seen yet in the list that is under way.
-    unseen: BTreeSet<Key>,
+    list: Option<List>,
     listed: bool,
+}
+
+/// A list that is under way.
+#[derive(Debug)]
+struct List {
+    revision: u64,
+    /// It is older than what was seen before it.
+    goes_back: bool,
+    unseen: BTreeSet<Key>,
 }
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        Self { by_key: BTreeMap::new(), watched_to: 0, unseen: BTreeSet::new(), listed: false }
+        Self {
+            by_key: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            watched_to: 0,
+            list: None,
+            listed: false,
+        }
     }
 }
 
@@ -116,18 +138,27 @@ impl<K> Objects<K> {
         self.listed
     }
 
-    pub fn begin_list(&mut self) {
-        self.unseen = self.by_key.keys().cloned().collect();
+    /// Begins a list that was made at this revision.
+    pub fn begin_list(&mut self, revision: u64) {
+        let goes_back = revision < self.watched_to;
+        self.watched_to = revision;
+        self.list =
+            Some(List { revision, goes_back, unseen: self.by_key.keys().cloned().collect() });
     }
 
-    /// Ends a list; returns the objects that were not in it. Writes of ours that are younger than anything in the list stay,
-    /// in doubt: the list may be older than they are, or they may have gone before it was made.
+    /// Ends a list; returns the objects that were not in it. Those that are younger than the list stay, in doubt: the list may
+    /// be older than a write of ours, or they may have gone before it was made.
     pub fn end_list(&mut self) -> (Vec<Delta<K>>, Vec<Doubtful>) {
         self.listed = true;
         let (mut gone, mut doubtful) = (Vec::new(), Vec::new());
-        for key in std::mem::take(&mut self.unseen) {
-            match self.by_key.get(&key) {
-                Some((version, _)) if *version > self.watched_to => {
+        let Some(list) = self.list.take() else { return (gone, doubtful) };
+        for key in list.unseen {
+            match self.by_key.get_mut(&key) {
+                Some((version, _)) if *version > list.revision => {
+                    if list.goes_back {
+                        // Its version is one of the other history: whatever comes now is newer.
+                        *version = list.revision;
+                    }
                     doubtful.push(Doubtful { key, version: *version });
                 }
                 _ => gone.extend(self.remove(key)),
@@ -142,16 +173,66 @@ impl<K> Objects<K> {
         if *version == doubtful.version { self.remove(doubtful.key) } else { None }
     }
 
-    /// Takes an object from the watch. `None`: what is here is newer.
+    /// The server was asked for an object in doubt, and this is it. `None`: something newer has come meanwhile.
+    pub fn confirm(&mut self, doubtful: Doubtful, version: u64, object: K) -> Option<Delta<K>> {
+        let (stored, _) = self.by_key.get_mut(&doubtful.key)?;
+        if *stored != doubtful.version {
+            return None;
+        }
+        *stored = 0;
+        self.put(doubtful.key, version, object)
+    }
+
+    /// Takes an object from the watch or from a list. `None`: what is here is newer.
     pub fn apply(&mut self, key: Key, version: u64, object: K) -> Option<Delta<K>> {
         self.watched_to = self.watched_to.max(version);
-        self.unseen.remove(&key);
+        if let Some(list) = &mut self.list {
+            list.unseen.remove(&key);
+            // The list is the truth about everything that is not younger than itself.
+            if let Some((stored, _)) = self.by_key.get_mut(&key)
+                && (list.goes_back || *stored <= list.revision)
+            {
+                *stored = version.min(*stored);
+            }
+        }
         self.put(key, version, object)
     }
 
     /// Notes that the watch has come this far, with an object that is not kept here.
     pub fn pass_over(&mut self, version: u64) {
         self.watched_to = self.watched_to.max(version);
+    }
+
+    /// Which part of the object could not be read, if any.
+    pub fn unreadable(&self, key: &Key) -> Option<&Unreadable> {
+        self.unreadable.get(key)
+    }
+
+    /// All that could not be read as a whole.
+    pub fn all_unreadable(&self) -> &BTreeMap<Key, Unreadable> {
+        &self.unreadable
+    }
+
+    /// Notes how much of the object could be read. True: that is new.
+    pub(crate) fn mark(&mut self, key: &Key, unreadable: Option<Unreadable>) -> bool {
+        if self.unreadable.get(key) == unreadable.as_ref() {
+            return false;
+        }
+        match unreadable {
+            Some(unreadable) => self.unreadable.insert(key.clone(), unreadable),
+            None => self.unreadable.remove(key),
+        };
+        true
+    }
+
+    /// The object exists, and nothing of it could be read: what was known of it stays.
+    pub(crate) fn keep(&mut self, key: &Key) -> Option<Delta<K>> {
+        if let Some(list) = &mut self.list {
+            list.unseen.remove(key);
+        }
+        let known = self.get(key)?;
+        let (before, after) = (Some(Arc::clone(known)), Some(Arc::clone(known)));
+        Some(Delta { key: key.clone(), before, after })
     }
 
     /// Takes what the server answered to a write of ours. `None`: the watch knows it already, or something newer.
@@ -174,7 +255,10 @@ impl<K> Objects<K> {
     }
 
     fn remove(&mut self, key: Key) -> Option<Delta<K>> {
-        self.unseen.remove(&key);
+        if let Some(list) = &mut self.list {
+            list.unseen.remove(&key);
+        }
+        self.unreadable.remove(&key);
         let (_, before) = self.by_key.remove(&key)?;
         Some(Delta { key, before: Some(before), after: None })
     }
@@ -198,7 +282,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             objects.apply(key(name), 1, 1);
         }
-        objects.begin_list();
+        objects.begin_list(2);
         objects.apply(key("b"), 2, 2);
         let (gone, doubtful) = objects.end_list();
         let gone: Vec<_> = gone.into_iter().map(|delta| delta.key.name).collect();
@@ -211,10 +295,10 @@ mod tests {
     fn a_new_list_keeps_what_we_wrote_after_it() {
         let mut objects = Objects::default();
         objects.apply(key("a"), 1, 1);
-        objects.begin_list();
+        objects.begin_list(1);
         objects.apply(key("a"), 1, 1);
         objects.anticipate(key("b"), 2, 2);
-        objects.begin_list();
+        objects.begin_list(1);
         objects.apply(key("a"), 1, 1);
         let (gone, doubtful) = objects.end_list();
         assert!(gone.is_empty());
@@ -252,5 +336,68 @@ mod tests {
         assert!(objects.anticipate(key("a"), 7, 7).is_none());
         assert_eq!(get(&objects, "a"), None);
         assert!(objects.anticipate(key("a"), 10, 10).is_some(), "a new object of the same name");
+    }
+
+    #[test]
+    fn after_a_restore_the_new_list_is_believed() {
+        let mut objects = Objects::default();
+        objects.begin_list(900);
+        for (name, version) in [("kept", 500), ("changed", 800), ("created", 850)] {
+            objects.apply(key(name), version, version);
+        }
+        objects.end_list();
+        objects.apply(key("changed"), 950, 950);
+        objects.anticipate(key("written"), 960, 960);
+        // The backup was made at 700, when `changed` was at 600 and the others had yet to come.
+        objects.begin_list(705);
+        objects.apply(key("kept"), 500, 500);
+        objects.apply(key("changed"), 600, 600);
+        let (gone, doubtful) = objects.end_list();
+        assert_eq!(get(&objects, "changed"), Some(600));
+        assert_eq!(gone.len(), 0, "the server is asked for what is younger than the list");
+        let in_doubt: Vec<_> = doubtful.iter().map(|one| one.key.name.as_str()).collect();
+        assert_eq!(in_doubt, ["created", "written"]);
+        assert!(objects.apply(key("created"), 706, 706).is_some(), "it was created again");
+        assert!(objects.refute(doubtful[0].clone()).is_none(), "and is another now");
+        assert!(objects.refute(doubtful[1].clone()).is_some());
+        assert!(objects.anticipate(key("kept"), 710, 710).is_some(), "writes are taken in again");
+        assert_eq!(get(&objects, "kept"), Some(710));
+    }
+
+    /// By the time of the next list the restored history may have gone past the revision where the watch broke off.
+    #[test]
+    fn a_restore_that_was_overtaken_is_believed_as_well() {
+        let mut objects = Objects::default();
+        objects.begin_list(900);
+        objects.apply(key("a"), 900, 900);
+        objects.end_list();
+        objects.begin_list(1000);
+        objects.apply(key("a"), 500, 500);
+        objects.end_list();
+        assert_eq!(get(&objects, "a"), Some(500));
+    }
+
+    #[test]
+    fn a_list_does_not_undo_a_write_that_is_younger() {
+        let mut objects = Objects::default();
+        objects.begin_list(10);
+        objects.apply(key("a"), 5, 5);
+        objects.anticipate(key("a"), 12, 12);
+        objects.end_list();
+        objects.begin_list(11);
+        objects.apply(key("a"), 5, 5);
+        objects.end_list();
+        assert_eq!(get(&objects, "a"), Some(12));
+    }
+
+    #[test]
+    fn what_is_asked_for_in_doubt_holds() {
+        let mut objects = Objects::default();
+        objects.anticipate(key("a"), 20, 20);
+        objects.begin_list(10);
+        let (_, doubtful) = objects.end_list();
+        assert!(objects.confirm(doubtful[0].clone(), 11, 11).is_some());
+        assert_eq!(get(&objects, "a"), Some(11));
+        assert!(objects.confirm(doubtful[0].clone(), 11, 11).is_none(), "it is no longer in doubt");
     }
 }

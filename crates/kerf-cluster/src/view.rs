@@ -49,13 +49,15 @@ impl Cluster {
         let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
         let on_node = on_node.filter(|pod| !pods::is_terminal(pod));
         let on_node = on_node.map(|pod| pod_view(pod));
+        // How much room is left on it, nobody knows.
+        let is_readable = self.unreadable_part(machine).is_none();
         Ok(snapshot::Node {
             claim: machine.claim.map(|claim| claim.name_any()),
             pool: machine.pool().map(str::to_owned),
             labels: machine.labels().cloned().unwrap_or_default(),
             taints: machine.taints().into_iter().map(Into::into).collect(),
             capacity: machine.capacity()?,
-            allocatable: machine.allocatable()?,
+            allocatable: if is_readable { machine.allocatable()? } else { Resources::new() },
             pods: on_node.collect::<Result<_, _>>()?,
             initialized: machine.is_initialized(),
             exists: machine.node.is_some(),

@@ -135,10 +135,8 @@ impl Cluster {
     pub(crate) fn claim_changed(&mut self, claim: &str, provider_ids: [Option<&str>; 2]) {
         let nodes = provider_ids.into_iter().flatten().flat_map(|id| self.nodes_of(id));
         let nodes: Vec<String> = nodes.map(|node| node.name_any()).collect();
-        self.views.forget(Which::Claim(claim.to_owned()));
-        for node in nodes {
-            self.views.forget(Which::Node(node));
-        }
+        let claim = Which::Claim(claim.to_owned());
+        self.forget(nodes.into_iter().map(Which::Node).chain([claim]));
     }
 
     /// Forgets what was made from a node, and from the claims of its instance: they are machines while there is no node.
@@ -149,12 +147,15 @@ impl Cluster {
             ids().flat_map(|id| self.nodes_of(id)).map(|it| it.name_any()).collect();
         let claims = ids().filter_map(|id| self.claims_by_provider_id.get(id)).flatten();
         let claims: Vec<String> = claims.map(|key| key.name.clone()).collect();
-        self.views.forget(Which::Node(node.to_owned()));
-        for other in others {
-            self.views.forget(Which::Node(other));
-        }
-        for claim in claims {
-            self.views.forget(Which::Claim(claim));
+        let others = others.into_iter().map(Which::Node);
+        let claims = claims.into_iter().map(Which::Claim);
+        self.forget(others.chain(claims).chain([Which::Node(node.to_owned())]));
+    }
+
+    fn forget(&mut self, machines: impl Iterator<Item = Which>) {
+        for which in machines {
+            let exists = self.machine_at(&which).is_some();
+            self.views.forget(which, exists);
         }
     }
 
@@ -200,10 +201,17 @@ impl Views {
         made
     }
 
-    fn forget(&mut self, which: Which) {
+    /// The names of machines that are gone are not kept: a replica that stands by is never asked for totals, and would gather
+    /// all that there ever were.
+    fn forget(&mut self, which: Which, exists: bool) {
         let made = self.get_mut();
         made.nodes.remove(&which);
-        made.totals.changed.insert(which);
+        if exists {
+            made.totals.changed.insert(which);
+        } else {
+            made.totals.changed.remove(&which);
+            made.totals.put(&which, None);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Made> {
@@ -377,6 +385,21 @@ mod tests {
         assert_eq!(seen(&cluster), machine("n", None, false, &[]));
         cluster.delete(&node("n", "i"));
         assert_eq!(seen(&cluster), (0, None));
+    }
+
+    /// Nobody asks a replica that stands by.
+    #[test]
+    fn machines_that_are_gone_leave_nothing_behind_if_nobody_asks() {
+        let mut cluster = Cluster::default();
+        for number in 0..100 {
+            let name = format!("n{number}");
+            cluster.apply(claim(&name, "8"));
+            cluster.apply(node(&name, "i"));
+            cluster.delete(&node(&name, "i"));
+            cluster.delete(&claim(&name, "8"));
+        }
+        let made = cluster.views.get_mut();
+        assert_eq!((made.totals.changed.len(), made.totals.shares.len()), (0, 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodePool};
-use kerf_cluster::pods;
+use kerf_cluster::{Key, pods};
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
 use kerf_runtime::{Clock, Lock, Queue, events::Recorder};
@@ -13,7 +13,8 @@ use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
 use crate::{
     claim_writes::Turns,
-    error::{Result, Tried, is_not_found},
+    definitions::Definitions,
+    error::{Error, Result, Tried, is_not_found},
     index::Index,
     metrics::{Cause, ControllerMetrics, state::Prices},
     provisioning::Promises,
@@ -33,6 +34,7 @@ pub(crate) struct Context {
     /// Claims that may or may not have been created.
     pub(crate) unsettled: Queue<String>,
     pub(crate) turns: Turns,
+    pub(crate) definitions: Definitions,
 }
 
 impl Context {
@@ -61,14 +63,18 @@ impl Context {
         kerf_cluster::view::known_labels(self.provider.label_rules())
     }
 
-    /// The claim of that name, if it is there. The index holds only ours.
+    /// The claim of that name, if it is there and it and its node can be read. The index holds only ours.
     pub(crate) fn managed_claim(&self, name: &str) -> Option<Arc<NodeClaim>> {
-        self.index.read().claims().named(name).cloned()
+        let cluster = self.index.read();
+        cluster.claims().named(name).filter(|_| cluster.is_readable(name)).cloned()
     }
 
-    /// The pool of that name, if it is there. The index holds only ours.
+    /// The pool of that name, if it is there and can be read. The index holds only ours.
     pub(crate) fn managed_pool(&self, name: &str) -> Option<Arc<NodePool>> {
-        self.index.read().pools().named(name).cloned()
+        let cluster = self.index.read();
+        let pool = cluster.pools().named(name)?;
+        let is_readable = cluster.pools().unreadable(&Key::cluster(name)).is_none();
+        is_readable.then(|| Arc::clone(pool))
     }
 
     /// Deletes a claim for a reason of our own, and counts it and the pods that lose their place.
@@ -97,6 +103,9 @@ impl Context {
     pub(crate) async fn delete_claim(&self, claim: &NodeClaim) -> Result<()> {
         let name = claim.name_any();
         let _turn = self.turns.take(&name).await;
+        if !self.index.read().is_readable(&name) {
+            return Err(Error::LeftAlone { claim: name });
+        }
         match self.claims().delete(&name, &DeleteParams::default()).await {
             // The next decision must not count on it any more.
             Ok(answer) => {

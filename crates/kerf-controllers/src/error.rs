@@ -25,6 +25,8 @@ pub(crate) enum Error {
     LimitExceeded { pool: String, resource: String, used: String, limit: String },
     #[error("creating a NodeClaim of NodePool {pool}: the pool is gone, or no longer ours")]
     PoolGone { pool: String },
+    #[error("NodeClaim {claim} is left alone: it or its node cannot be read")]
+    LeftAlone { claim: String },
     #[error("annotation {annotation} of {object} is not an RFC 3339 time: {value:?}")]
     MalformedTime { annotation: &'static str, object: String, value: String },
 }

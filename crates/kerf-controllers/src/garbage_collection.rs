@@ -13,6 +13,7 @@ use tracing::{error, warn};
 
 use crate::{
     context::Context,
+    definitions::Step,
     error::{Error, Result, Tried},
     metrics::Cause,
 };
@@ -34,6 +35,9 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
 }
 
 async fn collect(context: &Context) -> Result<()> {
+    if !context.definitions.stay(Step::First).await? {
+        return Ok(());
+    }
     // Claims are read before instances: one that is launched in between is then in the list, not missing from it.
     let before: Vec<Arc<NodeClaim>> = context.index.read().claims().values().cloned().collect();
     let instances = context.provider.list().await.map_err(|source| Error::Provider {
@@ -48,6 +52,9 @@ async fn collect(context: &Context) -> Result<()> {
     // One that cannot be taken away does not keep the others.
     let mut result = Ok(());
     for claim in &before {
+        if !context.index.read().is_readable(&claim.name_any()) {
+            continue;
+        }
         if is_without_instance(claim, &running) && !node_is_ready(context, claim) {
             warn!(claim = claim.name_any(), "deleting nodeclaim, its instance is gone");
             result = result.and(context.disrupt(claim, Cause::GarbageCollected).await);
@@ -89,7 +96,8 @@ async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<
     if without(&indexed).is_empty() {
         return Ok(());
     }
-    let listed = context.claims().list(&ListParams::default()).await;
+    // Of a claim that cannot be read, the name can: only that it is there counts here.
+    let listed = context.claims().list_metadata(&ListParams::default()).await;
     let listed = listed.tried(|| "listing NodeClaims".into())?;
     let listed = listed.items.iter().filter_map(ResourceExt::uid).collect();
     let mut result = Ok(());

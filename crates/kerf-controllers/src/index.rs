@@ -6,21 +6,19 @@ use std::{
         PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use kerf_api::NodePool;
-use kerf_cluster::{Change, Cluster, Doubtful, Key, Kind, Ownership};
-use kube::Api;
-use kube_runtime::watcher::{self, Event};
-use serde::de::DeserializeOwned;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kerf_api::{Decoded, NodePool};
+use kerf_cluster::{Change, Cluster, Doubtful, Key, Kind, Ownership, Taken};
 
 use crate::settings::Settings;
+
+pub(crate) mod follow;
+pub(crate) mod watch;
+
+use follow::Report;
 
 /// Looks at a change and adds the keys it concerns to a controller's queue.
 pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
@@ -30,11 +28,17 @@ pub(crate) struct Index {
     cluster: RwLock<Cluster>,
     triggers: Vec<Trigger>,
     leads: AtomicBool,
-    changes: watch::Sender<u64>,
+    changes: tokio::sync::watch::Sender<u64>,
+    report: Report,
 }
 
 impl Index {
-    pub(crate) fn new(triggers: Vec<Trigger>, settings: &Settings, ownership: Ownership) -> Self {
+    pub(crate) fn new(
+        triggers: Vec<Trigger>,
+        settings: &Settings,
+        ownership: Ownership,
+        report: Report,
+    ) -> Self {
         let mut cluster = Cluster::default();
         cluster.keep_only(ownership);
         cluster.spread_by_default(settings.default_spread.clone());
@@ -42,7 +46,8 @@ impl Index {
             cluster: RwLock::new(cluster),
             triggers,
             leads: AtomicBool::new(false),
-            changes: watch::Sender::new(0),
+            changes: tokio::sync::watch::Sender::new(0),
+            report,
         }
     }
 
@@ -106,88 +111,40 @@ impl Index {
         self.write().nominate(claim, pods, until);
     }
 
-    /// Follows the watch of one kind until `stop`. Broken watches are taken up again.
-    pub(crate) async fn follow<W, K>(
-        &self,
-        api: Api<W>,
-        convert: impl Fn(W) -> K + Send,
-        stop: CancellationToken,
-    ) where
-        W: kube::Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
-        K: Kind,
-    {
-        let mut events = watcher::watcher(api.clone(), watcher::Config::default()).boxed();
-        let mut retry = RETRY_FIRST;
-        loop {
-            let event = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                event = events.try_next() => event,
-            };
-            match event {
-                Ok(Some(event)) => {
-                    retry = RETRY_FIRST;
-                    for doubtful in self.take_in(event, &convert) {
-                        self.settle(&api, &convert, doubtful).await;
-                    }
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    warn!(%error, retry_in = ?retry, "watch failed");
-                    tokio::select! {
-                        biased;
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(retry) => {}
-                    }
-                    retry = (retry * 2).min(RETRY_MOST);
-                }
-            }
-        }
+    /// A list of the kind comes, made at this revision.
+    fn begin_list<K: Kind>(&self, revision: u64) {
+        self.write().begin_list::<K>(revision);
     }
 
-    /// Asks for an object that a new list did not have and that we have written since. Only what has no namespace is written
-    /// here.
-    async fn settle<W, K: Kind>(
-        &self,
-        api: &Api<W>,
-        convert: &(impl Fn(W) -> K + Send),
-        doubtful: Doubtful,
-    ) where
-        W: Clone + DeserializeOwned + fmt::Debug,
-    {
-        match api.get_opt(&doubtful.key.name).await {
-            Ok(Some(object)) => self.anticipate(convert(object)),
-            Ok(None) => self.alter(|cluster| cluster.refute::<K>(doubtful)),
-            // A reconcile of it will find out.
-            Err(error) => warn!(%error, name = %doubtful.key, "cannot tell whether it exists"),
-        }
-    }
-
-    /// Returns what is in doubt afterwards.
-    fn take_in<W, K: Kind>(&self, event: Event<W>, convert: &impl Fn(W) -> K) -> Vec<Doubtful> {
+    /// The list is over; returns what is in doubt afterwards.
+    fn end_list<K: Kind>(&self) -> Vec<Doubtful> {
         let mut cluster = self.write();
-        match event {
-            Event::Init => cluster.begin_list::<K>(),
-            Event::InitApply(object) | Event::Apply(object) => {
-                let change = cluster.apply(convert(object));
-                if let Some(change) = change.filter(|change| !change.is_sign_of_life()) {
-                    self.tell(&change, &cluster);
-                }
-            }
-            Event::Delete(object) => {
-                if let Some(change) = cluster.delete(&convert(object)) {
-                    self.tell(&change, &cluster);
-                }
-            }
-            Event::InitDone => {
-                let (gone, doubtful) = cluster.end_list::<K>();
-                for change in gone {
-                    self.tell(&change, &cluster);
-                }
-                return doubtful;
-            }
+        let (gone, doubtful) = cluster.end_list::<K>();
+        for change in gone {
+            self.tell(&change, &cluster);
         }
-        Vec::new()
+        doubtful
+    }
+
+    /// Takes in what could be read of an object.
+    fn take_in<K: Kind>(&self, decoded: Decoded<K>, about: Option<ObjectReference>) {
+        let mut cluster = self.write();
+        let Taken { change, unreadable, mended } = cluster.take_in(decoded);
+        if let Some(change) = change.filter(|change| mended || !change.is_sign_of_life()) {
+            self.tell(&change, &cluster);
+        }
+        if let Some(unreadable) = unreadable {
+            // A replica that stands by leaves the events to the one that leads.
+            let leads = self.leads.load(Ordering::Relaxed);
+            (self.report)(&unreadable, about.filter(|_| leads));
+        }
+    }
+
+    fn take_out<K: Kind>(&self, decoded: Decoded<K>) {
+        self.alter(|cluster| match decoded {
+            Decoded::Whole(object) | Decoded::Partial(object, _) => cluster.delete(&object),
+            Decoded::Nothing(unreadable) => cluster.delete_named::<K>(follow::key_of(&unreadable)),
+        });
     }
 
     fn tell(&self, change: &Change, cluster: &Cluster) {
@@ -201,10 +158,6 @@ impl Index {
         self.cluster.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Without jitter: a run in virtual time must be repeatable, and one operator is no herd.
-const RETRY_FIRST: Duration = Duration::from_millis(800);
-const RETRY_MOST: Duration = Duration::from_secs(30);
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,7 +183,12 @@ mod tests {
                 }
             }
         });
-        let index = Index::new(vec![trigger], &Settings::default(), Ownership::default());
+        let index = Index::new(
+            vec![trigger],
+            &Settings::default(),
+            Ownership::default(),
+            Box::new(|_, _| {}),
+        );
         let node = |name: &str| -> Node {
             serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": "1"}}))
                 .unwrap()

@@ -94,6 +94,9 @@ pub(crate) enum Ending {
 
 /// Asks the cloud to terminate the claim's instance and notes on the claim that it did. The instance of another claim stays.
 pub(crate) async fn terminate(context: &Context, claim: &NodeClaim) -> Result<Ending> {
+    if !context.index.read().is_readable(&claim.name_any()) {
+        return Err(Error::LeftAlone { claim: claim.name_any() });
+    }
     if let Owner::Another(launcher) = owner(context, claim).await? {
         warn!(
             claim = claim.name_any(), provider_id = provider_id(claim), %launcher,

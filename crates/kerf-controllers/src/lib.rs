@@ -9,6 +9,7 @@ mod claim_writes;
 mod consistency;
 mod context;
 mod controller;
+pub mod definitions;
 mod disruption;
 mod do_not_disrupt;
 mod error;

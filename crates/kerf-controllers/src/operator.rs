@@ -1,6 +1,6 @@
 //! All controllers together.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
@@ -14,7 +14,10 @@ use k8s_openapi::api::{
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Kind, NodeClass, Ownership};
 use kerf_provider::{CloudProvider, NodeClassKind};
-use kerf_runtime::{Clock, Fence, Metrics, Queue, events::Recorder};
+use kerf_runtime::{
+    Clock, Fence, Jitter, Metrics, Queue,
+    events::{Notice, Recorder, Severity},
+};
 use kube::{
     Api, Client,
     api::DynamicObject,
@@ -23,7 +26,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     claim_conditions::ClaimConditions,
@@ -32,11 +35,16 @@ use crate::{
     consistency::Consistency,
     context::Context,
     controller::Controllers,
+    definitions::Definitions,
     disruption::{Commands, Disruption, Execution},
     expiration::Expiration,
     garbage_collection,
     hydration::Hydration,
-    index::Index,
+    index::{
+        Index,
+        follow::{Follower, Report},
+        watch::Source,
+    },
     lifecycle::Lifecycle,
     metrics::{
         ControllerMetrics,
@@ -53,6 +61,8 @@ use crate::{
     transitions::Transitions,
 };
 
+pub use crate::index::follow::{Freshness, Timing};
+
 /// The name under which events are published; Karpenter's, because dashboards and alerts look for it.
 const EVENT_SOURCE: &str = "karpenter";
 
@@ -68,7 +78,16 @@ pub struct Operator {
     pub metrics: Metrics,
     /// Becomes true when the cluster is known.
     pub ready: watch::Sender<bool>,
+    /// Tells how old that knowledge is.
+    pub freshness: Freshness,
+    pub timing: Timing,
+    /// Where the jitter of retries comes from.
+    pub seed: u64,
 }
+
+/// How long what is under way may take to end after the operator was asked to stop. Everything may be cut off at any point
+/// and is taken up again; over a connection that hangs, nothing would ever end.
+const GRACE: Duration = Duration::from_secs(5);
 
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,9 +126,15 @@ pub async fn run(
     let classes = operator.provider.node_classes().iter();
     let ownership = Ownership::of_kinds(classes.map(|one| (&*one.group, &*one.kind)));
     let context = Arc::new(Context {
+        definitions: Definitions::new(operator.client.clone(), &*operator.provider),
         client: operator.client,
         clock: operator.clock,
-        index: Index::new(controllers.take_triggers(), &operator.settings, ownership),
+        index: Index::new(
+            controllers.take_triggers(),
+            &operator.settings,
+            ownership,
+            report(recorder.clone()),
+        ),
         settings: operator.settings,
         provider: Arc::new(GuardedProvider::register(
             &operator.metrics,
@@ -129,7 +154,9 @@ pub async fn run(
     }
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
     parts.start("events", publisher);
-    start_watches(&mut parts, &context);
+    let following =
+        Following { timing: operator.timing, freshness: operator.freshness, seed: operator.seed };
+    start_watches(&mut parts, &context, &following);
 
     parts.until(stop.clone(), listed(&context)).await?;
     // First true, then told: whoever reads the line may ask at once.
@@ -226,60 +253,139 @@ impl Parts {
     }
 
     async fn join(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, ended).await.is_err() {
+            warn!(parts = self.tasks.len(), "cutting off what has not ended within {GRACE:?}");
+            self.tasks.shutdown().await;
+        }
     }
 }
 
-fn start_watches(parts: &mut Parts, context: &Arc<Context>) {
-    watch_kind::<NodePool>(parts, context, "watch of NodePools");
-    watch_kind::<NodeClaim>(parts, context, "watch of NodeClaims");
-    watch_kind::<Node>(parts, context, "watch of Nodes");
-    watch_kind::<Pod>(parts, context, "watch of Pods");
-    watch_kind::<DaemonSet>(parts, context, "watch of DaemonSets");
-    watch_kind::<PodDisruptionBudget>(parts, context, "watch of PodDisruptionBudgets");
-    watch_kind::<Namespace>(parts, context, "watch of Namespaces");
-    watch_kind::<PersistentVolume>(parts, context, "watch of PersistentVolumes");
-    watch_kind::<PersistentVolumeClaim>(parts, context, "watch of PersistentVolumeClaims");
-    watch_kind::<StorageClass>(parts, context, "watch of StorageClasses");
-    watch_kind::<CSINode>(parts, context, "watch of CSINodes");
-    watch_kind::<VolumeAttachment>(parts, context, "watch of VolumeAttachments");
+/// Names an object that cannot be read: once in the log, and for its owner by an event.
+fn report(recorder: Recorder) -> Report {
+    Box::new(move |unreadable, about| {
+        warn!(
+            kind = unreadable.kind,
+            namespace = unreadable.namespace,
+            name = unreadable.name,
+            field = unreadable.field,
+            reason = unreadable.reason,
+            "cannot read an object; it and what depends on it are left alone until the field is changed"
+        );
+        let Some(about) = about else { return };
+        let message = format!(
+            "Field {} cannot be read: {}; Kerf leaves this object alone until it is changed",
+            unreadable.field, unreadable.reason
+        );
+        recorder.record(Notice {
+            same_if: vec![unreadable.kind.clone(), unreadable.key(), unreadable.field.clone()],
+            about,
+            severity: Severity::Warning,
+            reason: "Unreadable".into(),
+            message,
+            repeat_after: Duration::from_hours(1),
+            sparingly: true,
+        });
+    })
+}
+
+/// How the watches are followed.
+struct Following {
+    timing: Timing,
+    freshness: Freshness,
+    seed: u64,
+}
+
+impl Following {
+    /// Each kind has its own sequence of waiting times.
+    fn of(&self, resource: &str) -> (Timing, Freshness, Jitter) {
+        let seed =
+            resource.bytes().fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
+        (self.timing, self.freshness.clone(), Jitter::seeded(seed))
+    }
+}
+
+fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Following) {
+    watch_kind::<NodePool>(parts, context, following, "watch of NodePools");
+    watch_kind::<NodeClaim>(parts, context, following, "watch of NodeClaims");
+    watch_kind::<Node>(parts, context, following, "watch of Nodes");
+    watch_kind::<Pod>(parts, context, following, "watch of Pods");
+    watch_kind::<DaemonSet>(parts, context, following, "watch of DaemonSets");
+    watch_kind::<PodDisruptionBudget>(parts, context, following, "watch of PodDisruptionBudgets");
+    watch_kind::<Namespace>(parts, context, following, "watch of Namespaces");
+    watch_kind::<PersistentVolume>(parts, context, following, "watch of PersistentVolumes");
+    watch_kind::<PersistentVolumeClaim>(
+        parts,
+        context,
+        following,
+        "watch of PersistentVolumeClaims",
+    );
+    watch_kind::<StorageClass>(parts, context, following, "watch of StorageClasses");
+    watch_kind::<CSINode>(parts, context, following, "watch of CSINodes");
+    watch_kind::<VolumeAttachment>(parts, context, following, "watch of VolumeAttachments");
+    // What pods belong to.
     if context.index.read().spreads_by_default() {
-        watch_workloads(parts, context);
+        watch_kind::<Service>(parts, context, following, "watch of Services");
+        watch_kind::<ReplicationController>(
+            parts,
+            context,
+            following,
+            "watch of ReplicationControllers",
+        );
+        watch_kind::<ReplicaSet>(parts, context, following, "watch of ReplicaSets");
+        watch_kind::<StatefulSet>(parts, context, following, "watch of StatefulSets");
     }
     for class in context.provider.node_classes() {
         let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
         let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &resource);
-        let (context, stop, class) = (Arc::clone(context), parts.stop.clone(), class.clone());
-        parts.start("watch of NodeClasses", async move {
-            let convert =
-                |object: DynamicObject| NodeClass::from_object(&class.group, &class.kind, &object);
-            context.index.follow(api, convert, stop).await;
-        });
+        let class = class.clone();
+        let names = (class.kind.clone(), format!("{}.{}", class.plural, class.group));
+        let convert =
+            move |object: DynamicObject| NodeClass::from_object(&class.group, &class.kind, &object);
+        follow(parts, context, following, (api, names), convert, "watch of NodeClasses");
     }
 }
 
-/// What pods belong to.
-fn watch_workloads(parts: &mut Parts, context: &Arc<Context>) {
-    watch_kind::<Service>(parts, context, "watch of Services");
-    watch_kind::<ReplicationController>(parts, context, "watch of ReplicationControllers");
-    watch_kind::<ReplicaSet>(parts, context, "watch of ReplicaSets");
-    watch_kind::<StatefulSet>(parts, context, "watch of StatefulSets");
-}
-
-fn watch_kind<K>(parts: &mut Parts, context: &Arc<Context>, name: &'static str)
-where
+fn watch_kind<K>(
+    parts: &mut Parts,
+    context: &Arc<Context>,
+    following: &Following,
+    name: &'static str,
+) where
     K: Kind
         + kube::Resource<DynamicType = ()>
         + Clone
         + DeserializeOwned
         + fmt::Debug
         + Send
+        + Sync
         + 'static,
 {
-    let (context, stop) = (Arc::clone(context), parts.stop.clone());
     let api: Api<K> = Api::all(context.client.clone());
-    parts.start(name, async move { context.index.follow(api, |object| object, stop).await });
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
+    let names = (K::kind(&()).into_owned(), resource);
+    follow(parts, context, following, (api, names), |object: K| object, name);
+}
+
+fn follow<W, K>(
+    parts: &mut Parts,
+    context: &Arc<Context>,
+    following: &Following,
+    (api, (kind, resource)): (Api<W>, (String, String)),
+    convert: impl Fn(W) -> K + Send + Sync + 'static,
+    name: &'static str,
+) where
+    W: kube::Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
+    K: Kind + Send + 'static,
+{
+    let how = following.of(&resource);
+    let source = Source::new(context.client.clone(), &api, kind, resource);
+    let (context, stop) = (Arc::clone(context), parts.stop.clone());
+    parts.start(name, async move {
+        Follower::new(&context.index, (api, source), convert, how).run(stop).await;
+    });
 }
 
 /// Waits until every kind has been listed.

@@ -59,6 +59,8 @@ impl Reconciler for Pools {
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
         let Some(pool) = context.managed_pool(name) else {
             context.metrics.forget_static_pool(name);
+            let cluster = context.index.read();
+            self.health.forget_all_but(cluster.pools().values().filter_map(|pool| pool.uid()));
             return Ok(Outcome::Done);
         };
         let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);

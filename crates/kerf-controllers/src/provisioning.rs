@@ -102,7 +102,10 @@ pub(crate) fn is_synced(context: &Context) -> bool {
     !cluster.claims().values().any(|claim| {
         let is_for_unknown =
             || is_for_pods(&cluster, claim) && !context.promises.knows(&claim.name_any());
-        is_unlaunched(claim) && (!has_failed(claim) || is_for_unknown())
+        is_unlaunched(claim)
+            && (!has_failed(claim) || is_for_unknown())
+            // One that is left alone is never launched, and others need not wait for that.
+            && cluster.is_readable(&claim.name_any())
     })
 }
 

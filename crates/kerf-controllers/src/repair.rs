@@ -44,7 +44,9 @@ impl Reconciler for Repair {
             let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };
             let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
             let claim = cluster.claim_of(provider_id.unwrap_or_default()).cloned();
-            let Ok(claim) = claim else { return Ok(Outcome::Done) };
+            let Some(claim) = claim.ok().filter(|it| cluster.is_readable(&it.name_any())) else {
+                return Ok(Outcome::Done);
+            };
             let crowd = Crowd::around(&claim, &cluster, policies);
             (node, claim, crowd)
         };

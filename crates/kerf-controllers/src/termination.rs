@@ -13,7 +13,7 @@ use kerf_api::{
     conditions::{Conditioned, DRAINED},
     labels, taints,
 };
-use kerf_cluster::{Change, Cluster};
+use kerf_cluster::{Change, Cluster, Delta, Key};
 use kerf_provider::ProviderError;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
@@ -26,6 +26,7 @@ use tracing::info;
 use crate::{
     context::Context,
     controller::Reconciler,
+    definitions::{self, Step},
     error::{Error, Result, Tried},
     instance::{self, Ending},
 };
@@ -48,12 +49,22 @@ impl Reconciler for Termination {
         .backoff(Duration::from_millis(100), Duration::from_secs(10))
         .bucket(10, 100);
 
-    fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
-        if let Change::Node(delta) = change
-            && let Some(node) = &delta.after
-            && node.metadata.deletion_timestamp.is_some()
-        {
-            queue.add(delta.key.name.clone());
+    fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
+        match change {
+            Change::Node(delta) => {
+                let leaving = |node: &Node| node.metadata.deletion_timestamp.is_some();
+                if delta.after.as_deref().is_some_and(leaving) {
+                    queue.add(delta.key.name.clone());
+                }
+            }
+            // A node is left alone for as long as its claim cannot be read.
+            Change::NodeClaim(Delta { before, after: Some(claim), .. })
+                if before.is_some() && claim.metadata.deletion_timestamp.is_some() =>
+            {
+                let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+                cluster.nodes_of(provider_id).for_each(|node| queue.add(node.name_any()));
+            }
+            _ => {}
         }
     }
 
@@ -68,6 +79,15 @@ impl Reconciler for Termination {
             return Ok(Outcome::Done);
         }
         let provider_id = provider_id(&node);
+        if is_left_alone(context, &node) {
+            return Ok(Outcome::Done);
+        }
+        let begun = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
+        let begun = begun.is_some_and(|all| all.iter().any(|one| one.key == taints::DISRUPTED));
+        let step = if begun { Step::Next } else { Step::First };
+        if !context.definitions.stay(step).await? {
+            return Ok(Outcome::After(definitions::LOOK_AGAIN));
+        }
         // Without a claim, or with two that claim the same instance, the node is drained and let go; its instance is nobody's.
         let claim = context.index.read().claim_of(provider_id).cloned().ok();
         if let Some(claim) = &claim
@@ -111,6 +131,14 @@ impl Reconciler for Termination {
             Ending::Over(_) => release(context, &node).await,
         }
     }
+}
+
+/// Whether the node or a claim of its instance cannot be read. When that changes, the node is looked at again.
+fn is_left_alone(context: &Context, node: &Node) -> bool {
+    let cluster = context.index.read();
+    let mut claims = cluster.claims_of(provider_id(node));
+    cluster.nodes().unreadable(&Key::cluster(node.name_any())).is_some()
+        || claims.any(|claim| !cluster.is_readable(&claim.name_any()))
 }
 
 /// Notes on the claim how the drain stands. It counts as done only after a quiet time.

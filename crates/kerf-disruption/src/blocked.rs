@@ -28,6 +28,10 @@ pub enum Blocked {
         until: Timestamp,
     },
     NodeDoNotDisrupt,
+    /// It, its claim or one of its pods.
+    Unreadable {
+        what: String,
+    },
     NoPoolLabel,
     PoolNotFound {
         pool: String,
@@ -180,6 +184,7 @@ impl Blocked {
                 "not_ready"
             }
             Self::Nominated { .. } => "nominated",
+            Self::Unreadable { .. } => "unreadable",
             Self::NodeDoNotDisrupt | Self::Pod { obstacle: Obstacle::DoNotDisrupt, .. } => {
                 "do_not_disrupt"
             }
@@ -239,6 +244,7 @@ impl fmt::Display for Blocked {
             Self::NodeDoNotDisrupt => {
                 write!(f, "disruption is blocked through the \"{DO_NOT_DISRUPT}\" annotation")
             }
+            Self::Unreadable { what } => f.write_str(what),
             Self::NoPoolLabel => write!(f, "node doesn't have required label (label={NODE_POOL})"),
             Self::PoolNotFound { pool } => write!(f, "NodePool not found (NodePool={pool})"),
             Self::UnknownInstanceTypes { pool } => {

@@ -26,7 +26,7 @@ pub fn candidate(estate: &Estate, index: usize, method: Method) -> Result<Candid
 pub(crate) type NodeCheck = fn(&Estate, usize) -> Result<(), Blocked>;
 
 /// What is asked of every node, whatever the method, and how it is called where it is explained.
-pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 9] = [
+pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 10] = [
     ("no command is under way for it", |estate, index| {
         require(!estate.standings[index].in_queue, || Blocked::InQueue)
     }),
@@ -51,6 +51,10 @@ pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 9] = [
     }),
     ("it does not ask to be left alone", |estate, index| {
         require(!estate.standings[index].do_not_disrupt, || Blocked::NodeDoNotDisrupt)
+    }),
+    ("it and its pods can be read", |estate, index| match &estate.standings[index].unreadable {
+        Some(what) => Err(Blocked::Unreadable { what: what.clone() }),
+        None => Ok(()),
     }),
     ("it names its NodePool", |estate, index| {
         require(estate.snapshot.nodes[index].pool.is_some(), || Blocked::NoPoolLabel)

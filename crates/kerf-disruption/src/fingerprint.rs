@@ -28,7 +28,8 @@ impl Fingerprint {
             [node.initialized, node.exists, node.deleting, node.settling].hash(&mut hasher);
             [standing.in_queue, nominated, standing.do_not_disrupt, standing.ready]
                 .hash(&mut hasher);
-            (standing.consolidatable, standing.drifted_since).hash(&mut hasher);
+            let unreadable = standing.unreadable.is_some();
+            (standing.consolidatable, standing.drifted_since, unreadable).hash(&mut hasher);
             setback::in_force(standing, estate.now).map(|it| it.reason).hash(&mut hasher);
             for (pod, tenant) in node.pods.iter().zip(&standing.tenants) {
                 (&pod.uid, pod.phase, pod.deleting).hash(&mut hasher);

@@ -51,6 +51,8 @@ pub struct Standing {
     pub do_not_disrupt: bool,
     /// The node's own Ready condition.
     pub ready: bool,
+    /// Its node, its claim or a pod on it cannot be read: which, and why.
+    pub unreadable: Option<String>,
     pub consolidatable: bool,
     /// Since when its claim is known to have drifted.
     pub drifted_since: Option<Timestamp>,

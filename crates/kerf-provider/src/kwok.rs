@@ -21,16 +21,20 @@ use std::{
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    GoDuration, KwokNodeClass, NodeClaim, NodePool,
+    Decoded, GoDuration, KwokNodeClass, NodeClaim, NodePool,
     conditions::{Conditioned, READY, REGISTERED, Status},
+    decode,
     kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
     labels::{self, LabelRules},
 };
 use kerf_model::{InstanceType, KnownLabels};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, GetParams, ListParams, PostParams},
+    core::Request,
 };
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tracing::{info, warn};
 
 use crate::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
@@ -91,10 +95,10 @@ impl KwokProvider {
     /// times out.
     pub async fn resume(&self) -> Result<usize, ProviderError> {
         let claims: Api<NodeClaim> = Api::all(self.client.clone());
-        let claims = claims.list(&ListParams::default()).await;
+        let claims = self.read_all("NodeClaim", &claims).await;
         let claims = claims.map_err(|error| failed("listing NodeClaims", &error))?;
         let mut resumed = 0;
-        for claim in claims.items.iter().filter(|claim| is_waiting_for_its_node(claim)) {
+        for claim in claims.iter().filter(|claim| is_waiting_for_its_node(claim)) {
             let name = instance::node_name(claim);
             if self.find(&name).await?.is_none() {
                 match self.design(claim).await {
@@ -140,9 +144,37 @@ impl KwokProvider {
     async fn find(&self, name: &str) -> Result<Option<Node>, ProviderError> {
         // In this order: a Node may appear, and stop being a launch, between the two questions.
         let launching = self.launches.get(name);
-        let node = self.nodes().get_opt(name).await;
+        let node = self.read("Node", &self.nodes(), name).await;
         let node = node.map_err(|error| failed(format!("reading Node {name}"), &error))?;
         Ok(node.or(launching))
+    }
+
+    /// All objects of a kind, one by one: an instance whose Node cannot be read is there all the same.
+    async fn read_all<K: DeserializeOwned + kube::Resource>(
+        &self,
+        kind: &str,
+        api: &Api<K>,
+    ) -> kube::Result<Vec<K>> {
+        let request = Request::new(api.resource_url()).list(&ListParams::default());
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let text = self.client.request_text(request).await?;
+        let (all, _) = decode::decode_list(kind, &text).map_err(kube::Error::SerdeError)?;
+        Ok(all.into_iter().filter_map(Decoded::object).collect())
+    }
+
+    async fn read<K: DeserializeOwned + kube::Resource>(
+        &self,
+        kind: &str,
+        api: &Api<K>,
+        name: &str,
+    ) -> kube::Result<Option<K>> {
+        let request = Request::new(api.resource_url()).get(name, &GetParams::default());
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let value = match self.client.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
+        Ok(decode::decode(kind, value).object())
     }
 
     /// The Node that suits the claim best, and how long it takes to appear.
@@ -238,11 +270,10 @@ impl CloudProvider for KwokProvider {
 
     async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
         let mut instances = self.launches.all();
-        let nodes = self.nodes().list(&ListParams::default()).await;
+        let nodes = self.read_all("Node", &self.nodes()).await;
         let nodes = nodes.map_err(|error| failed("listing Nodes", &error))?;
-        instances
-            .retain(|launch| nodes.items.iter().all(|node| node.name_any() != launch.name_any()));
-        instances.extend(nodes.items.into_iter().filter(instance::is_ours));
+        instances.retain(|launch| nodes.iter().all(|node| node.name_any() != launch.name_any()));
+        instances.extend(nodes.into_iter().filter(instance::is_ours));
         Ok(instances.iter().map(instance::launched).collect())
     }
 

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, Resource};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -84,8 +85,23 @@ pub async fn await_all(client: &Client, url: &str, crds: &[Crd]) -> Result<(), M
     }
 }
 
-/// Discovery is open to every authenticated client, so that this needs no rights on the CRDs themselves.
+/// Those of `crds` that the server does not serve.
 async fn missing(client: &Client, crds: &[Crd]) -> Result<Vec<Crd>, kube::Error> {
+    lacking(client, crds, |_| true).await
+}
+
+/// Those of `crds` that the server does not serve, or soon will not: while a definition is being deleted, nothing can be
+/// created.
+pub async fn going(client: &Client, crds: &[Crd]) -> Result<Vec<Crd>, kube::Error> {
+    lacking(client, crds, |resource| resource.verbs.iter().any(|verb| verb == "create")).await
+}
+
+/// Discovery is open to every authenticated client, so that this needs no rights on the CRDs themselves.
+async fn lacking(
+    client: &Client,
+    crds: &[Crd],
+    counts: fn(&APIResource) -> bool,
+) -> Result<Vec<Crd>, kube::Error> {
     let mut missing = Vec::new();
     let mut served = BTreeMap::new();
     for crd in crds {
@@ -93,8 +109,9 @@ async fn missing(client: &Client, crds: &[Crd]) -> Result<Vec<Crd>, kube::Error>
         let names = match served.entry(group_version) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                let names = served_by(client, unknown.key()).await?;
-                unknown.insert(names)
+                let resources = served_by(client, unknown.key()).await?;
+                let names = resources.into_iter().filter(counts).map(|resource| resource.name);
+                unknown.insert(names.collect::<Vec<_>>())
             }
         };
         if !names.contains(&crd.plural) {
@@ -104,9 +121,9 @@ async fn missing(client: &Client, crds: &[Crd]) -> Result<Vec<Crd>, kube::Error>
     Ok(missing)
 }
 
-async fn served_by(client: &Client, group_version: &str) -> Result<Vec<String>, kube::Error> {
+async fn served_by(client: &Client, group_version: &str) -> Result<Vec<APIResource>, kube::Error> {
     match client.list_api_group_resources(group_version).await {
-        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
+        Ok(list) => Ok(list.resources),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -170,8 +187,13 @@ mod tests {
                         let resources: Vec<_> = plurals
                             .iter()
                             .map(|name| {
+                                // As of one whose definition is being deleted.
+                                let (name, verbs) = match name.strip_prefix("going:") {
+                                    Some(name) => (name, ["get", "delete"]),
+                                    None => (*name, ["get", "create"]),
+                                };
                                 serde_json::json!({"name": name, "singularName": "", "namespaced": false,
-                                                   "kind": "K", "verbs": []})
+                                                   "kind": "K", "verbs": verbs})
                             })
                             .collect();
                         let list = serde_json::json!({"kind": "APIResourceList", "apiVersion": "v1",
@@ -219,6 +241,20 @@ mod tests {
             all.push(crd("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses"));
             let missing = await_all(&client, "url", &all).await.unwrap_err();
             assert_eq!(missing.to_string(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_resource_whose_definition_is_being_deleted_is_going() {
+        for (served, expected) in [
+            (&["nodepools", "nodeclaims"][..], &[][..]),
+            (&["nodepools", "going:nodeclaims"], &["nodeclaims"]),
+            (&["nodeclaims"], &["nodepools"]),
+            (&[], &["nodepools", "nodeclaims"]),
+        ] {
+            let going = going(&server(0, served), &pools_and_claims()).await.unwrap();
+            let going: Vec<_> = going.iter().map(|crd| crd.plural.as_str()).collect();
+            assert_eq!(going, expected, "{served:?}");
         }
     }
 }

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use crate::{Clock, Fence, Metrics};
+use crate::{Clock, Fence, Jitter, Metrics};
 
 #[cfg(test)]
 mod tests;
@@ -148,7 +148,7 @@ impl Election {
             timing: candidate.timing,
             clock,
             fence,
-            jitter: Jitter(candidate.seed),
+            jitter: Jitter::seeded(candidate.seed),
             metrics,
             observed: None,
             runtime: Handle::current(),
@@ -411,27 +411,6 @@ impl Observed {
         let promised = self.lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let promised = Duration::from_secs(promised.unwrap_or(0).max(0).unsigned_abs().into());
         self.at.elapsed() >= promised
-    }
-}
-
-/// A splitmix64 sequence: reproducible from its seed, and random enough to spread attempts.
-#[derive(Debug)]
-struct Jitter(u64);
-
-impl Jitter {
-    /// Up to 1.2 times as much again, as client-go does it.
-    fn stretch(&mut self, period: Duration) -> Duration {
-        const MOST: f64 = 1.2;
-        period + period.mul_f64(MOST * self.next())
-    }
-
-    /// In [0, 1).
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -8,6 +8,7 @@ pub mod crds;
 pub mod election;
 pub mod events;
 mod fence;
+mod jitter;
 pub mod leadership;
 pub mod logging;
 mod metrics;
@@ -18,6 +19,7 @@ pub mod shutdown;
 pub use clock::Clock;
 pub use compute::compute;
 pub use fence::{Fence, WriteRefused};
+pub use jitter::Jitter;
 pub use metrics::{
     Metrics,
     work::{WorkMetrics, current_controller},

@@ -70,6 +70,9 @@ impl Contender {
             clock: clock.clone(),
             fence,
             metrics,
+            freshness: operator::Freshness::default(),
+            timing: operator::Timing::in_process(),
+            seed: testbed.seed(),
         };
         let work = |term: Term| {
             let elected = async move {

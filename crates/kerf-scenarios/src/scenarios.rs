@@ -18,6 +18,7 @@ pub mod reasons;
 pub mod repair;
 pub mod side_by_side;
 pub mod static_capacity;
+pub mod unreadable;
 pub mod writes;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};

@@ -13,7 +13,7 @@ use std::{
 };
 
 use kerf_control_plane::ControlPlane;
-use kerf_controllers::Settings;
+use kerf_controllers::{Settings, operator::Timing};
 use kerf_runtime::{Clock, Metrics};
 use kerf_simulation::OperatorHandle;
 use kerf_testbed::CloudFaults;
@@ -44,7 +44,8 @@ impl SharedCluster {
                 runtime.block_on(async {
                     let cluster = start_control_plane().await;
                     let cloud = CloudFaults::seeded(0);
-                    let terms = terms(Clock::system(), &Settings::default(), &cloud);
+                    let terms =
+                        terms(Clock::system(), &Settings::default(), &cloud, Timing::default());
                     let operator = OperatorHandle::start(cluster.client(), terms).await;
                     let metrics = operator.metrics.clone();
                     let _ = started.send(Self { cluster, metrics });

@@ -281,6 +281,13 @@ macro_rules! stories {
                     a_pod_that_comes_before_the_second_look_stops_a_replacement,
                     a_replacement_that_turns_out_too_dear_is_undone;
             }
+            unreadable at unreadable {
+                alone(defaults):
+                    a_pod_that_cannot_be_read_keeps_its_node_and_no_other,
+                    a_node_that_cannot_be_read_is_left_alone,
+                    a_claim_that_cannot_be_read_keeps_its_instance,
+                    a_pool_that_cannot_be_read_launches_nothing_and_keeps_its_nodes;
+            }
             setbacks at disruption::setbacks {
                 virtual_time(defaults):
                     a_replacement_that_cannot_be_launched_is_tried_less_and_less_often,

@@ -7,8 +7,9 @@ use k8s_openapi::api::{
     autoscaling::v1::Scale,
     core::v1::{Namespace, ServiceAccount},
 };
+use kerf_api::decode;
 use kerf_control_plane::{ControlPlane, Profile, patient};
-use kerf_controllers::Settings;
+use kerf_controllers::{Settings, operator::Timing};
 use kerf_model::Price;
 use kerf_provider::kwok;
 use kerf_runtime::Clock;
@@ -54,6 +55,7 @@ pub struct World {
     cloud: CloudFaults,
     operator: Option<OperatorHandle>,
     scope: Option<Scope>,
+    timing: Timing,
 }
 
 /// A kind that the helpers below can handle.
@@ -71,6 +73,14 @@ impl World {
     /// A fresh cluster in this process. Needs a runtime with a paused clock.
     pub async fn on_testbed(seed: u64, settings: Settings) -> Self {
         let mut world = Self::without_operators(seed, settings);
+        world.start_operator().await;
+        world
+    }
+
+    /// A fresh cluster in this process whose operator watches as it does in production.
+    pub async fn with_short_watches(seed: u64, settings: Settings) -> Self {
+        let mut world = Self::without_operators(seed, settings);
+        world.timing = Timing::default();
         world.start_operator().await;
         world
     }
@@ -103,10 +113,11 @@ impl World {
             testbed.client_with(faults),
             faults.clone(),
             testbed.client(),
-            &terms(testbed.clock().clone(), &settings, &cloud),
+            &terms(testbed.clock().clone(), &settings, &cloud, Timing::in_process()),
         );
         let (stage, faults) = (Stage::Testbed { testbed, actors }, faults.clone());
-        Self { stage, settings, faults, cloud, operator: Some(operator), scope: None }
+        let (operator, timing) = (Some(operator), Timing::in_process());
+        Self { stage, settings, faults, cloud, operator, scope: None, timing }
     }
 
     /// A fresh cluster with Kerf's CRDs on a real control plane.
@@ -139,8 +150,12 @@ impl World {
             Stage::Testbed { testbed, .. } => testbed.seed(),
             Stage::Real(_) | Stage::Shared(_) => 0,
         };
+        let timing = match &stage {
+            Stage::Testbed { .. } => Timing::in_process(),
+            Stage::Real(_) | Stage::Shared(_) => Timing::default(),
+        };
         let (faults, cloud) = (Faults::seeded(seed), CloudFaults::seeded(seed));
-        Self { stage, settings, faults, cloud, operator: None, scope: None }
+        Self { stage, settings, faults, cloud, operator: None, scope: None, timing }
     }
 
     async fn with_operator(stage: Stage, settings: Settings) -> Self {
@@ -251,7 +266,7 @@ impl World {
             Stage::Testbed { testbed, .. } => testbed.client_with(&self.faults),
             Stage::Real(_) | Stage::Shared(_) => self.client(),
         };
-        let terms = terms(self.clock(), &self.settings, &self.cloud);
+        let terms = terms(self.clock(), &self.settings, &self.cloud, self.timing);
         self.operator = Some(OperatorHandle::start(client, terms).await);
     }
 
@@ -344,6 +359,21 @@ impl World {
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
         let patched = persistently(|| api.patch_status(&name, &params, &patch)).await;
         typed(&patched.unwrap_or_else(|error| panic!("patching the status of {name}: {error}")))
+    }
+
+    /// Writes something that no type of ours can hold, as a kubelet or a user may: lists are merged where Kubernetes does so.
+    pub async fn spoil<K: Kind>(&self, object: &K, subresource: Option<&str>, patch: Value) {
+        let (api, name) = (self.api_of(object), object.name_any());
+        let patch = match K::group(&()).is_empty() {
+            true => Patch::Strategic(patch),
+            false => Patch::Merge(patch),
+        };
+        let params = PatchParams::default();
+        let patched = match subresource {
+            Some(subresource) => api.patch_subresource(subresource, &name, &params, &patch).await,
+            None => api.patch(&name, &params, &patch).await,
+        };
+        patched.unwrap_or_else(|error| panic!("patching {name}: {error}"));
     }
 
     /// Scales an object as `kubectl scale` does; where there is one, with kubectl itself.
@@ -460,9 +490,12 @@ impl World {
     }
 }
 
+/// What can be read of the object: a story may have spoilt it.
 fn typed<K: Kind>(object: &DynamicObject) -> K {
-    let value = serde_json::to_value(object).and_then(serde_json::from_value);
-    value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"))
+    let value = serde_json::to_value(object);
+    let value = value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"));
+    let read = decode::decode(&K::kind(&()), value).object();
+    read.unwrap_or_else(|| panic!("reading {object:?}"))
 }
 
 /// Asks again what a server under load did not answer. Only for what may be asked twice.
@@ -491,8 +524,15 @@ fn is_passing(error: &kube::Error) -> bool {
 }
 
 /// What the operators of all stories are given.
-pub(crate) fn terms(clock: Clock, settings: &Settings, cloud: &CloudFaults) -> Terms {
+pub(crate) fn terms(
+    clock: Clock,
+    settings: &Settings,
+    cloud: &CloudFaults,
+    timing: Timing,
+) -> Terms {
     Terms {
+        timing,
+        seed: 7,
         clock,
         settings: settings.clone(),
         instance_types: kwok::generated(),

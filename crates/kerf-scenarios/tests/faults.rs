@@ -36,6 +36,19 @@ stories! { Settings::default();
     a_stormy_day_ends_with_all_pods_running_and_nothing_leaked,
 }
 
+stories! { Settings::default();
+    lists_that_are_refused_are_tried_less_and_less_often,
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_hang_leave_the_operator_blind_for_less_than_thirty_seconds() {
+    let world = World::with_short_watches(7, Settings::default()).await;
+    kerf_scenarios::scenarios::faults::watches_that_hang_leave_the_operator_blind_for_less_than_thirty_seconds(
+        world,
+    )
+    .await;
+}
+
 stories! { with_repair();
     a_node_that_never_becomes_ready_is_replaced,
     a_node_that_dies_is_replaced,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kerf_controllers::{
     Operator, Settings,
-    operator::{self, OperatorError},
+    operator::{self, Freshness, OperatorError, Timing},
 };
 use kerf_model::InstanceType;
 use kerf_provider::kwok::KwokProvider;
@@ -25,6 +25,10 @@ pub struct Terms {
     pub instance_types: Vec<InstanceType>,
     /// What goes wrong in its cloud.
     pub cloud: CloudFaults,
+    /// How long its watches last.
+    pub timing: Timing,
+    /// Where the jitter of its retries comes from.
+    pub seed: u64,
 }
 
 /// An operator that runs. Dropping it kills it between two calls, as a crash would.
@@ -103,6 +107,9 @@ fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokP
         clock: terms.clock,
         settings: terms.settings,
         ready: watch::channel(false).0,
+        freshness: Freshness::default(),
+        timing: terms.timing,
+        seed: terms.seed,
     };
     (operator, provider)
 }

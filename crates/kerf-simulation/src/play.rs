@@ -126,6 +126,8 @@ impl Play {
             settings,
             instance_types: market.catalogue().collect(),
             cloud: CloudFaults::seeded(scenario.seed),
+            timing: kerf_controllers::operator::Timing::in_process(),
+            seed: scenario.seed,
         };
         let operator = OperatorHandle::start(testbed.client(), terms).await;
         Ok(Self {

@@ -276,8 +276,9 @@ impl FaultyCloud {
     fn with_ending(&self, launched: Launched) -> Launched {
         let state = self.faults.state();
         let uid = launched.claim_uid.as_ref();
-        let asked = state.going.contains_key(&launched.provider_id)
-            || uid.is_some_and(|uid| state.going.contains_key(uid));
+        // When its time is over, it goes as soon as somebody asks for that again.
+        let goes = |key: &String| state.going.get(key).is_some_and(|gone| *gone > Instant::now());
+        let asked = goes(&launched.provider_id) || uid.is_some_and(goes);
         Launched { terminating: launched.terminating || asked, ..launched }
     }
 }

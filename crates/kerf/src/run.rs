@@ -6,10 +6,13 @@ use std::{
     net::SocketAddr,
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
-use kerf_api::{NodeClaim, NodePool};
-use kerf_controllers::{Operator, Settings, operator};
+use kerf_controllers::{
+    Operator, Settings, definitions,
+    operator::{self, Timing as WatchTiming},
+};
 use kerf_provider::{
     CloudProvider,
     kwok::{self, CatalogueFileError, KwokProvider},
@@ -22,7 +25,10 @@ use kerf_runtime::{
     leadership::{Ended, lead},
     logging, shutdown,
 };
-use tokio::runtime::{self, Handle, Runtime};
+use tokio::{
+    runtime::{self, Handle, Runtime},
+    sync::watch,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -113,12 +119,14 @@ async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
     let client = connection.client(settings.client_limit, fence.clone())?;
     let provider = Arc::new(KwokProvider::new(client.clone(), instance_types));
 
-    let required = required(&*provider);
+    let required = definitions::required(&*provider);
     tokio::select! {
         answer = crds::await_all(&client, &url, &required) => answer?,
         () = stop.cancelled() => return Ok(()),
     }
     endpoints.crds.send_replace(true);
+    // It ends with the runtime.
+    tokio::spawn(watch_definitions(client.clone(), required, endpoints.crds.clone()));
 
     let election = match &settings.leader_election {
         None => None,
@@ -144,12 +152,28 @@ async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
         provider: Arc::clone(&provider) as Arc<dyn CloudProvider>,
         metrics: metrics.clone(),
         ready: endpoints.synced.clone(),
+        freshness: endpoints.freshness.clone(),
+        timing: WatchTiming::default(),
+        seed: random(),
     };
     lead(election, stop, |term| {
         operator::run(operator, take_over(provider, term.begun), term.ended)
     })
     .await?;
     Ok(())
+}
+
+const LOOK_AT_DEFINITIONS: Duration = Duration::from_secs(10);
+
+/// Custom resources can go while the operator runs; then it is no longer ready.
+async fn watch_definitions(client: kube::Client, required: Vec<Crd>, served: watch::Sender<bool>) {
+    loop {
+        tokio::time::sleep(LOOK_AT_DEFINITIONS).await;
+        // A server that does not answer is a matter of other checks.
+        if let Ok(going) = crds::going(&client, &required).await {
+            served.send_replace(going.is_empty());
+        }
+    }
 }
 
 /// Goes on where the last leader stopped, and only then lets the controllers begin.
@@ -161,16 +185,6 @@ async fn take_over(provider: Arc<KwokProvider>, elected: CancellationToken) {
         // Their claims time out and are replaced; no reason to do nothing at all.
         Err(error) => warn!(%error, "cannot resume launches that were under way"),
     }
-}
-
-/// Nothing works without these.
-fn required(provider: &dyn CloudProvider) -> Vec<Crd> {
-    let of_provider = provider.node_classes().iter().map(|class| Crd {
-        group: class.group.clone(),
-        version: class.version.clone(),
-        plural: class.plural.clone(),
-    });
-    [Crd::of::<NodePool>(), Crd::of::<NodeClaim>()].into_iter().chain(of_provider).collect()
 }
 
 /// Tells this process from all others that ever were.

@@ -17,6 +17,7 @@ use tracing::info;
 
 use crate::{
     context::Context,
+    definitions::{LOOK_AGAIN, Step},
     error::{Result, Tried, is_not_found},
     instance::{self, Ending, Owner},
 };
@@ -27,6 +28,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Outcome> {
     if !claim.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
         return Ok(Outcome::Done);
+    }
+    if !context.definitions.stay(Step::First).await? {
+        return Ok(Outcome::After(LOOK_AGAIN));
     }
     let claim = &with_deadline(context, claim).await?;
     if claim.is_true(REGISTERED) && nodes_are_left(context, claim).await? {

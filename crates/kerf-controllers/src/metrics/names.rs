@@ -73,6 +73,7 @@ fn every_metric_has_the_name_that_dashboards_know() {
         "karpenter_cluster_state_node_count",
         "karpenter_cluster_state_synced",
         "karpenter_cluster_state_unsynced_time_seconds",
+        "karpenter_cluster_state_unreadable_objects",
         "karpenter_pods_state",
         "karpenter_pods_unbound_time_seconds",
         "karpenter_pods_unstarted_time_seconds",

@@ -2,14 +2,14 @@
 //! neither late nor left behind by an object that is gone.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_api::{NodeClaim, labels};
+use kerf_api::{NodeClaim, NodePool, labels};
 use kerf_cluster::{Cluster, machine::Machine, pods};
 use kerf_model::{InstanceType, Price, Resources};
 use kerf_provider::NodeClassKind;
@@ -34,6 +34,13 @@ impl Prices {
     pub(crate) fn remember(&self, pool: &str, types: &[Arc<InstanceType>]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(pool.to_owned(), types.to_vec());
+    }
+
+    /// Pools come and go; what is known of those that are gone is of no use.
+    pub(crate) fn forget_all_but<'a>(&self, pools: impl Iterator<Item = &'a NodePool>) {
+        let names: BTreeSet<String> = pools.map(|pool| pool.name_any()).collect();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|name, _| names.contains(name));
     }
 
     /// What a claim costs by its labels; nothing if its provider does not know.
@@ -156,7 +163,7 @@ impl Gauges {
 }
 
 /// Every gauge of this file.
-const DECLARED: [(&str, &str); 37] = [
+const DECLARED: [(&str, &str); 38] = [
     ("karpenter_nodes_allocatable", "Resources that nodes have for pods"),
     ("karpenter_nodes_total_pod_requests", "Requests of the pods on nodes"),
     ("karpenter_nodes_total_pod_limits", "Limits of the pods on nodes"),
@@ -171,6 +178,7 @@ const DECLARED: [(&str, &str); 37] = [
     ("karpenter_cluster_state_node_count", "Machines that the operator knows"),
     ("karpenter_cluster_state_synced", "Whether every claim has its instance"),
     ("karpenter_cluster_state_unsynced_time_seconds", "Age of the oldest claim without one"),
+    ("karpenter_cluster_state_unreadable_objects", "Objects that cannot be read as a whole"),
     ("karpenter_pods_state", "Pods and where they are"),
     ("karpenter_pods_unbound_time_seconds", "Age of pods that have no node"),
     ("karpenter_pods_unstarted_time_seconds", "Age of pods that do not run"),
@@ -211,6 +219,10 @@ fn gauges(context: &Context) -> Gauges {
     let synced = provisioning::is_synced(context);
     gauges.put("karpenter_cluster_state_synced", Vec::new(), f64::from(u8::from(synced)));
     let cluster = context.index.read();
+    for (kind, count) in cluster.unreadable().into_iter().filter(|(_, count)| *count > 0) {
+        let labels = vec![("kind".into(), kind.into())];
+        gauges.put("karpenter_cluster_state_unreadable_objects", labels, count as f64);
+    }
     machines(context, &cluster, now, &mut gauges);
     pools(context, &cluster, &mut gauges);
     if context.settings.pod_metrics {

@@ -1,7 +1,7 @@
 //! Whether the nodes of a pool come up: the last few launches, remembered per pool.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -88,6 +88,13 @@ impl RegistrationHealth {
             }
             _ => {}
         }
+    }
+
+    /// Pools come and go; the records of those that are gone are of no use.
+    pub(super) fn forget_all_but(&self, uids: impl Iterator<Item = String>) {
+        let uids: BTreeSet<_> = uids.collect();
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        records.retain(|uid, _| uids.contains(uid));
     }
 
     /// Brings the pool's condition in line. A pool or NodeClass that changed starts with a clean record.

@@ -54,10 +54,10 @@ impl Settings {
 /// The pools that may launch nodes for pods, with what their provider has for them.
 async fn usable_pools(context: &Context, known: &KnownLabels) -> Pools {
     let mut pools = Pools::default();
-    let all: Vec<Arc<NodePool>> = context.index.read().pools().values().cloned().collect();
-    for pool in all {
+    for (pool, unreadable) in pools_of(context) {
         let name = pool.name_any();
-        if let Some(why) = snapshot::idle(&pool) {
+        let unreadable = unreadable.map(Idle::NotReady);
+        if let Some(why) = unreadable.or_else(|| snapshot::idle(&pool)) {
             pools.idle.push(IdlePool { pool: name, why });
             continue;
         }
@@ -82,12 +82,22 @@ async fn usable_pools(context: &Context, known: &KnownLabels) -> Pools {
 /// Every pool, whether it may launch nodes or not. One whose instance types are unknown has none.
 pub(crate) async fn all_pools(context: &Context, known: &KnownLabels) -> Vec<Arc<Pool>> {
     let mut pools = Vec::new();
-    let all: Vec<Arc<NodePool>> = context.index.read().pools().values().cloned().collect();
-    for pool in all {
-        let read = with_instance_types(context, &pool, known).await;
+    let all = pools_of(context);
+    context.prices.forget_all_but(all.iter().map(|(pool, _)| &**pool));
+    // The nodes of one that cannot be read stay: to disruption its pool is unknown.
+    for (pool, _) in all.iter().filter(|(_, unreadable)| unreadable.is_none()) {
+        let read = with_instance_types(context, pool, known).await;
         pools.extend(read.map(|(pool, _)| pool));
     }
     pools
+}
+
+/// Every pool, and what of it cannot be read.
+fn pools_of(context: &Context) -> Vec<(Arc<NodePool>, Option<String>)> {
+    let cluster = context.index.read();
+    let pools = cluster.pools().iter();
+    let unreadable = |key| cluster.pools().unreadable(key).map(ToString::to_string);
+    pools.map(|(key, pool)| (Arc::clone(pool), unreadable(key))).collect()
 }
 
 /// The pool with what its provider has for it, or why that is nothing. Nothing at all if it cannot be read.

@@ -12,7 +12,7 @@ use kerf_api::{
     conditions::{Conditioned, INSTANCE_TERMINATING, READY},
     labels,
 };
-use kerf_testbed::{CloudFault, Fault, Matching, Offered, Verb, actors};
+use kerf_testbed::{CloudFault, Fault, Matching, Offered, Verb, WatchCut, actors};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
@@ -309,6 +309,43 @@ pub async fn a_slow_termination_is_waited_for(world: World) {
     // That its instance goes makes it no less ready.
     assert!(claim.is_true(INSTANCE_TERMINATING) && claim.is_true(READY), "{:?}", claim.status);
     world.until("everything is gone", no_node).await;
+}
+
+/// With watches as they are in production. Nothing comes over any of the connections any more, and nobody says so.
+pub async fn watches_that_hang_leave_the_operator_blind_for_less_than_thirty_seconds(world: World) {
+    with_pool(&world, &json!({})).await;
+    let hangs = Fault::Watch(WatchCut::Hung(Duration::ZERO));
+    world.faults().at_rate(1.0, Matching::any().verb(Verb::Watch), hangs);
+    // By then every watch that there was has ended and the next has begun.
+    world.pass(Duration::from_secs(16)).await;
+    world.faults().clear();
+    let begin = world.now();
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("a claim is created", async |world: &World| world.only::<NodeClaim>().await).await;
+    let blind = world.now().duration_since(begin);
+    assert!(blind < jiff::SignedDuration::from_secs(30), "the pod was seen after {blind:#}");
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+}
+
+/// A server that refuses is asked less and less often, and the operator goes on as soon as it no longer does.
+pub async fn lists_that_are_refused_are_tried_less_and_less_often(mut world: World) {
+    with_pool(&world, &json!({})).await;
+    world.kill_operator();
+    let lists = Matching::any().verb(Verb::List).resource("pods");
+    world.faults().at_rate(1.0, lists, Fault::InternalError);
+    let before = world.faults().calls();
+    let faults = world.faults().clone();
+    let healed = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let calls = faults.calls() - before;
+        faults.clear();
+        calls
+    };
+    let (calls, ()) = tokio::join!(healed, world.start_operator());
+    // Of each of the other kinds a list and a watch.
+    assert!(calls < 60, "{calls} calls in half a minute");
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
 }
 
 /// Everything at once, by rate: one call in five fails in some way.

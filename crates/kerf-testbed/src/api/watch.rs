@@ -31,6 +31,8 @@ pub enum WatchCut {
     After(Duration),
     /// 410 Gone after a while: the client must list again.
     Expired(Duration),
+    /// After a while nothing comes any more, not even the end: the other side is gone and nobody said so.
+    Hung(Duration),
 }
 
 /// A response body: bytes, or a watch.
@@ -108,6 +110,7 @@ pub(super) struct WatchBody {
     delay: Duration,
     late: VecDeque<(Instant, Bytes)>,
     late_timer: Option<Pin<Box<Sleep>>>,
+    hangs_at: Option<Instant>,
 }
 
 enum End {
@@ -135,6 +138,7 @@ impl WatchBody {
             delay: Duration::ZERO,
             late: VecDeque::new(),
             late_timer: None,
+            hangs_at: None,
         }
     }
 
@@ -168,6 +172,10 @@ impl WatchBody {
         self.delay = delay;
         let (after, ends) = match cut {
             WatchCut::Never => return,
+            WatchCut::Hung(after) => {
+                self.hangs_at = Some(Instant::now() + after);
+                return;
+            }
             WatchCut::After(after) => (after, End::Cut),
             WatchCut::Expired(after) => (after, End::Expired),
         };
@@ -236,6 +244,9 @@ impl WatchBody {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.hangs_at.is_some_and(|from| Instant::now() >= from) {
+            return Poll::Pending;
+        }
         self.read_log(context.waker());
         if self.cursor.is_some() && self.timer.as_mut().poll(context).is_ready() {
             self.on_timer(context);

@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use kerf_controllers::Settings;
+use kerf_controllers::{
+    Settings,
+    operator::{Freshness, Timing},
+};
 use kerf_runtime::{
     Metrics,
     admin::{self, Check},
@@ -21,16 +24,20 @@ pub(super) struct Endpoints {
     pub(super) crds: watch::Sender<bool>,
     /// Whether the operator knows the cluster.
     pub(super) synced: watch::Sender<bool>,
+    /// How old that knowledge is.
+    pub(super) freshness: Freshness,
     _serving: DropGuard,
 }
 
 impl Endpoints {
     pub(super) async fn open(settings: &Settings, metrics: &Metrics) -> Result<Self, Error> {
         let (crds, synced) = (watch::Sender::new(false), watch::Sender::new(false));
+        let freshness = Freshness::default();
         register_build_info(metrics);
         let ready = vec![
             check("manager", "the caches are not synced yet", &synced),
-            check("crd", "the custom resources have not been found yet", &crds),
+            up_to_date(freshness.clone()),
+            check("crd", "custom resources are missing or being deleted", &crds),
             Check::ping("readyz"),
         ];
         let probes = admin::probe_routes(vec![Check::ping("healthz")], ready);
@@ -42,13 +49,24 @@ impl Endpoints {
         let (address, port) = (settings.health_address, settings.health_probe_port);
         let listener = listen(address, port, "health-probe-port").await?;
         tokio::spawn(admin::serve(listener, probes, stop.clone()));
-        Ok(Self { crds, synced, _serving: stop.drop_guard() })
+        Ok(Self { crds, synced, freshness, _serving: stop.drop_guard() })
     }
 }
 
 fn check(name: &'static str, reason: &'static str, state: &watch::Sender<bool>) -> Check {
     let state = state.subscribe();
     Check::new(name, move || if *state.borrow() { Ok(()) } else { Err(reason) })
+}
+
+/// Fails while nothing is heard from the API server about some kind: then what is known of the cluster may be wrong.
+fn up_to_date(freshness: Freshness) -> Check {
+    let most = Timing::default().blind_at_most();
+    Check::new("index", move || match freshness.oldest() {
+        Some((_, age)) if age > most => {
+            Err("nothing was heard from the API server about some kind of object for 30 seconds")
+        }
+        _ => Ok(()),
+    })
 }
 
 async fn listen(

@@ -59,7 +59,7 @@ impl Schema {
             let detail = format!("{path} in body should match '{}'", pattern.as_str());
             causes.push(Cause::invalid(path, value, &detail));
         }
-        if self.date_time && text.parse::<jiff::Timestamp>().is_err() {
+        if self.date_time && !is_date_time(text) {
             let detail = format!("{path} in body must be of type date-time: {value}");
             causes.push(Cause::invalid(path, value, &detail));
         }
@@ -167,4 +167,17 @@ fn type_name(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
+}
+
+/// As the API server has it: it looks at the form and at the time of day, and takes any offset.
+fn is_date_time(text: &str) -> bool {
+    let offset_at = text.len().saturating_sub(6);
+    let (time, offset) = match text.strip_suffix(['Z', 'z']) {
+        Some(time) => (time, "+00:00"),
+        None if text.is_char_boundary(offset_at) => text.split_at(offset_at),
+        None => return false,
+    };
+    let has_form = matches!(offset.as_bytes(), [b'+' | b'-', a, b, b':', c, d]
+        if [a, b, c, d].iter().all(|digit| digit.is_ascii_digit()));
+    has_form && time.parse::<jiff::civil::DateTime>().is_ok()
 }

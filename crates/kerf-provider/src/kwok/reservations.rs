@@ -29,12 +29,12 @@ fn left_of(instance_type: &Arc<InstanceType>, instances: &[Launched]) -> Arc<Ins
     }
     let mut offerings = instance_type.offerings().to_vec();
     for offering in offerings.iter_mut().filter(|offering| offering.is_reserved()) {
-        let takes = |instance: &&Launched| {
+        let is_from_it = |instance: &&Launched| {
             instance.labels.get(labels::INSTANCE_TYPE).map(String::as_str)
                 == Some(instance_type.name())
                 && offering.requirements.are_met_by(&instance.labels)
         };
-        let taken = instances.iter().filter(takes).count();
+        let taken = instances.iter().filter(is_from_it).count();
         let taken = u32::try_from(taken).unwrap_or(u32::MAX);
         offering.reservation_capacity = offering.reservation_capacity.saturating_sub(taken);
     }

@@ -363,9 +363,9 @@ impl Engine<'_> {
                 continue;
             }
             reserved_rows.insert(offering.row as usize);
-            let named = self.reservations.name(id);
-            names.extend(named.map(str::to_owned));
-            if named.is_none() {
+            let label = self.reservations.name(id);
+            names.extend(label.map(str::to_owned));
+            if label.is_none() {
                 let terms = self.algebra.requirements(offering.set);
                 zones.extend(terms.get(ZONE).and_then(Requirement::only_value).map(str::to_owned));
             }

@@ -72,37 +72,38 @@ where
     K: Serialize + DeserializeOwned,
 {
     let value = |object: &K| serde_json::to_value(object).ok();
-    let merged = merged(Some(&value(before)?), Some(&value(after)?), Some(&value(newest)?))?;
-    serde_json::from_value(merged?).ok()
+    let merged = merged(Some(&value(before)?), Some(&value(after)?), Some(&value(newest)?));
+    serde_json::from_value(merged.ok()??).ok()
 }
 
-/// The value after both changes, if it has one then; `None` outside: they do not go together.
+/// Two changes of the same thing.
+struct Clash;
+
+/// The value after both changes, if there is one then.
 fn merged(
     before: Option<&Value>,
     ours: Option<&Value>,
     theirs: Option<&Value>,
-) -> Option<Option<Value>> {
+) -> Result<Option<Value>, Clash> {
     if ours == before || ours == theirs {
-        return Some(theirs.cloned());
+        return Ok(theirs.cloned());
     }
     if theirs == before {
-        return Some(ours.cloned());
+        return Ok(ours.cloned());
     }
-    match (ours?, theirs?) {
-        (Value::Object(ours), Value::Object(theirs)) => {
-            let before = before.and_then(Value::as_object);
-            let fields: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-            let mut all = Map::new();
-            for field in fields {
-                let before = before.and_then(|before| before.get(field));
-                if let Some(value) = merged(before, ours.get(field), theirs.get(field))? {
-                    all.insert(field.clone(), value);
-                }
-            }
-            Some(Some(Value::Object(all)))
+    let (Some(Value::Object(ours)), Some(Value::Object(theirs))) = (ours, theirs) else {
+        return Err(Clash);
+    };
+    let before = before.and_then(Value::as_object);
+    let fields: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let mut all = Map::new();
+    for field in fields {
+        let before = before.and_then(|before| before.get(field));
+        if let Some(value) = merged(before, ours.get(field), theirs.get(field))? {
+            all.insert(field.clone(), value);
         }
-        _ => None,
     }
+    Ok(Some(Value::Object(all)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

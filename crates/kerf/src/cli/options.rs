@@ -61,9 +61,9 @@ impl Options {
 
         let settings = Settings {
             metrics_port: values.parse(&flags::METRICS_PORT)?,
-            metrics_address: values.map(&flags::METRICS_ADDRESS, address)?,
+            metrics_address: values.address(&flags::METRICS_ADDRESS)?,
             health_probe_port: values.parse(&flags::HEALTH_PROBE_PORT)?,
-            health_address: values.map(&flags::HEALTH_ADDRESS, address)?,
+            health_address: values.address(&flags::HEALTH_ADDRESS)?,
             client_limit: values.client_limit()?,
             logging: Logging {
                 level: values.parse(&flags::LOG_LEVEL)?,
@@ -128,6 +128,11 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
 
     fn parse<T: FromStr>(&self, flag: &'static Flag) -> Result<T, InvalidValue> {
         self.map(flag, |text| text.parse().ok())
+    }
+
+    /// `None`: all addresses.
+    fn address(&self, flag: &'static Flag) -> Result<Option<IpAddr>, InvalidValue> {
+        if self.text(flag).text.is_empty() { Ok(None) } else { self.parse(flag).map(Some) }
     }
 
     /// Variables know more spellings than flags. That is how Karpenter has it.
@@ -221,9 +226,4 @@ fn outputs(paths: &str) -> Option<Vec<Output>> {
 
 fn not_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
-}
-
-/// `Some(None)`: all addresses.
-fn address(text: &str) -> Option<Option<IpAddr>> {
-    if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
 }

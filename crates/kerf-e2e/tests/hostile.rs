@@ -21,7 +21,7 @@ use kerf_control_plane::{ControlPlane, Profile};
 use kerf_e2e::{apply, eventually, install_crds, start};
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
     core::ApiResource,
 };
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ async fn custom_resources_that_go_make_it_unready_and_take_no_node_along() {
     apply(&cluster, CLAIM).await;
     let nodes: Api<Node> = Api::all(cluster.client());
     let node = eventually("the claim has a node", async || {
-        let nodes = nodes.list(&Default::default()).await.map_err(|error| error.to_string())?;
+        let nodes = nodes.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
         nodes.items.first().cloned().ok_or_else(|| "no node".to_owned())
     })
     .await;
@@ -296,8 +296,13 @@ impl Operator {
                 let _ = sender.send(serde_json::from_str(&line.unwrap()).unwrap());
             }
         });
-        let mut operator =
-            Self { process, lines, seen: Default::default(), probes: 0, _config: config };
+        let mut operator = Self {
+            process,
+            lines,
+            seen: std::cell::RefCell::default(),
+            probes: 0,
+            _config: config,
+        };
         let probes = operator.line(|line| line["flag"] == "health-probe-port");
         operator.probes = u16::try_from(probes["port"].as_u64().unwrap()).unwrap();
         operator

@@ -84,7 +84,7 @@ async fn ask_for_nodes(cluster: &ControlPlane, name: &str) {
     let small = json!({"nodeSelector": {labels::INSTANCE_TYPE: "c-2x-amd64-linux"}});
     let create = |place: u32| {
         let (pods, pod) = (pods.clone(), build::pod(&format!("{name}-{place}"), &small));
-        async move { pods.create(&PostParams::default(), &pod).await.unwrap() }
+        async move { pods.create(&PostParams::default(), &pod).await.expect("the pod is created") }
     };
     stream::iter(0..PODS).map(create).buffer_unordered(10).collect::<Vec<_>>().await;
 }
@@ -120,8 +120,10 @@ struct Status {
 
 /// What replicas wrote, or tried to, after the request of another one arrived that took the lease from them.
 fn writes_after_a_takeover(audit_log: &str) -> Vec<Noted> {
-    let mut noted: Vec<Noted> =
-        audit_log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut noted: Vec<Noted> = audit_log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of the audit log is JSON"))
+        .collect();
     noted.sort_by_key(|one| one.request_received_timestamp);
     let (mut holder, mut writes, mut late) = (String::new(), 0, Vec::new());
     let (mut all_writes, mut conflicts) = (0, 0);

@@ -47,13 +47,10 @@ where
     let term = Term { begun: CancellationToken::new(), ended: stop.child_token() };
     let mut work = Box::pin(work(term.clone()));
     let fence = election.as_ref().map(|election| election.fence().clone());
-    let mut seat = match election {
-        Some(election) => Some(Seat::take(election, term.begun.clone())),
-        None => {
-            term.begun.cancel();
-            None
-        }
-    };
+    let mut seat = election.map(|election| Seat::take(election, term.begun.clone()));
+    if seat.is_none() {
+        term.begun.cancel();
+    }
     let leading = async {
         match &mut seat {
             Some(seat) => seat.lost().await,

@@ -364,10 +364,8 @@ impl World {
     /// Writes something that no type of ours can hold, as a kubelet or a user may: lists are merged where Kubernetes does so.
     pub async fn spoil<K: Kind>(&self, object: &K, subresource: Option<&str>, patch: Value) {
         let (api, name) = (self.api_of(object), object.name_any());
-        let patch = match K::group(&()).is_empty() {
-            true => Patch::Strategic(patch),
-            false => Patch::Merge(patch),
-        };
+        let core = K::group(&()).is_empty();
+        let patch = if core { Patch::Strategic(patch) } else { Patch::Merge(patch) };
         let params = PatchParams::default();
         let patched = match subresource {
             Some(subresource) => api.patch_subresource(subresource, &name, &params, &patch).await,

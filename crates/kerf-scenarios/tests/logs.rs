@@ -22,8 +22,10 @@ impl Log {
 
     /// The fields of the lines with this message.
     fn of(&self, message: &str) -> Vec<Value> {
-        let text = String::from_utf8(self.bytes().clone()).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let text = String::from_utf8(self.bytes().clone()).expect("the log is text");
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("a line of the log is JSON"));
         lines.map(|line| line["fields"].clone()).filter(|it| it["message"] == message).collect()
     }
 }

@@ -73,7 +73,8 @@ fn pods_that_fit_nowhere_are_shown_with_the_reasons() {
 #[test]
 fn a_limit_is_named_as_the_cause() {
     let printed = planned(&["-f", "examples/limited.yaml"]);
-    let shown: String = printed.lines().map(|line| format!("    {line}\n")).collect();
+    let shown: Vec<_> = printed.lines().map(|line| format!("    {line}\n")).collect();
+    let shown = shown.concat();
     let page = fs::read_to_string("../../docs/plan.md").unwrap();
     assert!(page.contains(&shown), "{shown}");
     let plan = planned_json(&["-f", "examples/limited.yaml"]);

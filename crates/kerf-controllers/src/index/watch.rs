@@ -90,7 +90,7 @@ impl Source {
     }
 
     async fn text(&self, params: &ListParams, patience: Duration) -> Result<String, Failure> {
-        let request = Request::new(&self.url).list(params).map_err(broken)?;
+        let request = Request::new(&self.url).list(params).map_err(|error| broken(&error))?;
         let answer = timeout(patience, self.client.request_text(request)).await;
         answer.map_err(|_| Failure::Silent(patience))?.map_err(|error| failure("list", error))
     }
@@ -103,19 +103,20 @@ impl Source {
     ) -> Result<impl Stream<Item = Result<Told<W>, Failure>> + Unpin + use<W>, Failure> {
         let seconds = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);
         let params = WatchParams::default().timeout(seconds);
-        let request = Request::new(&self.url).watch(&params, revision).map_err(broken)?;
+        let request =
+            Request::new(&self.url).watch(&params, revision).map_err(|error| broken(&error))?;
         let answer = timeout(HEAD, self.client.request_stream(request)).await;
         let answer = answer.map_err(|_| Failure::Silent(HEAD))?;
         let lines = answer.map_err(|error| failure("watch", error))?.lines();
         let kind = self.kind.clone();
         Ok(Box::pin(lines.map(move |line| match line {
             Ok(line) => read(&kind, &line),
-            Err(error) => Err(Failure::Broken(error.to_string())),
+            Err(error) => Err(broken(&error)),
         })))
     }
 }
 
-fn broken(error: impl ToString) -> Failure {
+fn broken(error: &dyn std::error::Error) -> Failure {
     Failure::Broken(error.to_string())
 }
 
@@ -169,7 +170,7 @@ fn read<W: DeserializeOwned + Clone + kube::Resource>(
 
 /// The object is not what its kind should be; the event around it may be.
 fn read_one_by_one<W: DeserializeOwned>(kind: &str, line: &str) -> Result<Told<W>, Failure> {
-    let raw: Raw = serde_json::from_str(line).map_err(broken)?;
+    let raw: Raw = serde_json::from_str(line).map_err(|error| broken(&error))?;
     let version = raw.object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
     let version = version.unwrap_or_default().to_owned();
     match raw.kind.as_str() {

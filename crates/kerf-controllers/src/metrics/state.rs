@@ -38,7 +38,7 @@ impl Prices {
 
     /// Pools come and go; what is known of those that are gone is of no use.
     pub(crate) fn forget_all_but<'a>(&self, pools: impl Iterator<Item = &'a NodePool>) {
-        let names: BTreeSet<String> = pools.map(|pool| pool.name_any()).collect();
+        let names: BTreeSet<String> = pools.map(ResourceExt::name_any).collect();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|name, _| names.contains(name));
     }

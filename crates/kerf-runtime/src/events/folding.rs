@@ -78,7 +78,7 @@ struct Told {
 }
 
 /// An event that the API server has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Taken {
     name: String,
     first: Option<Time>,
@@ -208,12 +208,6 @@ impl<K: Clone + Eq + std::hash::Hash, V: Default> Memory<K, V> {
             self.order.push_back(key.clone());
         }
         self.known.entry(key).or_default()
-    }
-}
-
-impl Default for Taken {
-    fn default() -> Self {
-        Self { name: String::new(), first: None, count: 0 }
     }
 }
 

@@ -78,7 +78,7 @@ mod tests {
         for number in 0..20_000 {
             // However it is cut up.
             write!(text, "x{{n=\"{number}\"").unwrap();
-            write!(text, "}} {number}\n").unwrap();
+            writeln!(text, "}} {number}").unwrap();
         }
         text.finish().unwrap();
         assert!(pieces.len() > 3, "{}", pieces.len());

@@ -43,8 +43,8 @@ pub async fn claims_come_and_go_without_conflicts_among_the_controllers(world: W
 /// Somebody else writes the claim just when it was launched.
 pub async fn a_launch_that_cannot_be_noted_is_not_asked_for_again(world: World) {
     with_pool(&world, &json!({})).await;
-    let note = Matching::writes().resource("nodeclaims").subresource("status");
-    world.faults().on_next(4, note, Fault::Conflict);
+    let noting = Matching::writes().resource("nodeclaims").subresource("status");
+    world.faults().on_next(4, noting, Fault::Conflict);
     world.create(build::pod("a", &alone())).await;
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
     assert_eq!(

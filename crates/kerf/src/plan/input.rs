@@ -23,7 +23,7 @@ pub(crate) enum InputError {
     #[error("{path} is neither YAML nor JSON: {problem}")]
     Syntax { path: String, problem: String },
     #[error("{place}: {source}")]
-    Object { place: Place, source: LoadError },
+    Object { place: Place, source: Box<LoadError> },
     /// One line for each.
     #[error("{}", .0.iter().map(|(place, why)| format!("{place}: {why}")).collect::<Vec<_>>().join("\n"))]
     Invalid(Vec<(Place, String)>),
@@ -118,7 +118,7 @@ fn add(text: &str, path: &str, loader: &mut Loader) -> Result<Vec<String>, Input
     for (index, document) in documents.into_iter().enumerate() {
         if let Err(source) = loader.add(document) {
             let place = places(text, path, [(index, &*source.field())]).remove(0);
-            return Err(InputError::Object { place, source });
+            return Err(InputError::Object { place, source: Box::new(source) });
         }
     }
     Ok(found.warnings().collect())

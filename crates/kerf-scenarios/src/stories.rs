@@ -76,6 +76,8 @@ macro_rules! stories {
                     without_a_control_the_move_is_made,
                     a_node_at_rest_takes_pods_and_a_busy_one_does_not,
                     a_replacement_that_costs_more_than_promised_goes_back;
+                virtual_time(defaults):
+                    a_replacement_goes_back_whatever_time_that_takes;
             }
             utilization at churn_controls::utilization {
                 alone(defaults):

@@ -186,7 +186,7 @@ async fn launched_price(context: &Context, claim: &NodeClaim) -> Result<Option<P
         .and_then(|(found, (zone, capacity_type))| found.offering_price(zone, capacity_type)))
 }
 
-/// Undoes a command: first what says that it exists, then what it did to its candidates.
+/// Undoes a command: the candidates stay from now on, then what says that it exists, then what it did to its candidates.
 async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result<()> {
     let record = &command.record;
     let (unready, here) = {
@@ -194,6 +194,12 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
         let here = command.replacements.iter().filter(|name| is_here(&cluster, name));
         (command.without(&cluster, INITIALIZED).count(), here.cloned().collect::<Vec<_>>())
     };
+    let staying = record.candidates.iter().filter(|name| !command.ended.contains(*name));
+    let staying: Vec<String> = staying.cloned().collect();
+    // Pods of a node that counts as going get a place elsewhere. Without the replacement that would be a new node.
+    for name in &staying {
+        context.index.alter(|cluster| cluster.unmark_for_deletion(name));
+    }
     for name in &here {
         let claim = context.index.read().claims().named(name).cloned();
         let Some(claim) = claim else { continue };
@@ -202,11 +208,8 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
             _ => strike(context, &claim).await?,
         }
     }
-    let staying = record.candidates.iter().filter(|name| !command.ended.contains(*name));
-    let staying: Vec<String> = staying.cloned().collect();
     marking::unmark_all(context, &staying).await?;
     for name in &staying {
-        context.index.alter(|cluster| cluster.unmark_for_deletion(name));
         if loss.is_of_replacement() {
             set_back(context, name, record.method, loss).await?;
         }

@@ -1,5 +1,7 @@
 //! What keeps nodes from being moved about for little: four controls, each on two levels.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -10,6 +12,7 @@ use kerf_controllers::{
     Settings,
     settings::{ChurnControls, OutOfRange},
 };
+use kerf_testbed::{Fault, Matching, Verb};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -216,14 +219,32 @@ pub async fn a_node_at_rest_takes_pods_and_a_busy_one_does_not(world: World) {
 
 /// What was bought turns out to cost more than the move is worth: it goes back, and nobody has been moved.
 pub async fn a_replacement_that_costs_more_than_promised_goes_back(world: World) {
-    let (_, old) = a_node_for_seven_with_one_pod(&world, &json!({})).await;
+    let (old, pod) = a_node_to_be_replaced(&world).await;
+    repriced_too_late(&world, &old, &pod).await;
+}
+
+/// The same with an API server that takes a minute for whatever is written about nodes: the pod is not planned for
+/// a third node while the old one still counts as going.
+pub async fn a_replacement_goes_back_whatever_time_that_takes(world: World) {
+    let (old, pod) = a_node_to_be_replaced(&world).await;
+    let slow = Matching::writes().verb(Verb::Patch).resource("nodes");
+    world.faults().from_call(1, slow, Fault::Delay(Duration::from_mins(1)));
+    repriced_too_late(&world, &old, &pod).await;
+}
+
+async fn a_node_to_be_replaced(world: &World) -> (NodeClaim, Pod) {
+    let (_, old) = a_node_for_seven_with_one_pod(world, &json!({})).await;
     let pod = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
     world
         .until("the node is to be replaced", async |world: &World| {
             let told = messages(world, &old.name_any(), "ConsolidationCandidate").await;
-            if told.is_empty() { Err("nobody says so".to_owned()) } else { Ok(()) }
+            if told.is_empty() { Err("no event says so".to_owned()) } else { Ok(()) }
         })
         .await;
+    (old, pod)
+}
+
+async fn repriced_too_late(world: &World, old: &NodeClaim, pod: &Pod) {
     // While the decision waits for its second look everything but the node's own type becomes ten times as dear.
     world.reprice(|name, price| if name.starts_with("c-8x") { price } else { price.times(10, 1) });
     let message = world
@@ -246,7 +267,7 @@ pub async fn a_replacement_that_costs_more_than_promised_goes_back(world: World)
     let still = world.only::<Pod>().await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(still.uid(), pod.uid(), "the pod was moved");
     let reason = "reason=\"promised_savings_lost\"";
-    is_counted(&world, "karpenter_consolidation_blocked_total", &[reason]).await;
+    is_counted(world, "karpenter_consolidation_blocked_total", &[reason]).await;
 }
 
 /// Nodes may be consolidated at once, with `disruption` merged in.

@@ -201,7 +201,13 @@ fn removed(
     labels: &KnownLabels,
 ) -> Removed {
     let mut removed = Removed::default();
-    for instance_type in &planned.instance_types {
+    if !stakes.controls_bind() {
+        return removed;
+    }
+    // They are in the order of their cheapest price, and what is not cheaper was not left out by a control.
+    let cheapest = |one: &Arc<InstanceType>| one.cheapest_price(&planned.requirements, labels);
+    let cheaper = planned.instance_types.partition_point(|one| cheapest(one) < stakes.price());
+    for instance_type in &planned.instance_types[..cheaper] {
         let price = instance_type.worst_launch_price(&claim.requirements, labels);
         match stakes.allow_replacement(price) {
             Err(Blocked::PriceFactor { .. }) => removed.by_price_factor += 1,

@@ -127,6 +127,11 @@ impl Stakes {
         self.bound().highest()
     }
 
+    /// Whether a control asks for more than that a replacement is cheaper.
+    pub(crate) fn controls_bind(&self) -> bool {
+        self.at_most() < self.strictly_cheaper()
+    }
+
     /// The same as it is said to people: two of the rules ask for less than a price.
     pub fn bound(&self) -> Bound {
         let cheaper = self.strictly_cheaper().min(self.improved());

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -125,16 +126,17 @@ impl PodTimes {
         known.schedulable = placed.then(|| known.schedulable.unwrap_or(now));
     }
 
-    /// The pods that were seen to need a node and have not started.
-    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+    /// The pods that were seen to need a node and have not started: as many as asked for, from the one after `last` on.
+    pub(crate) fn waiting(&self, last: Option<&Key>, at_most: usize) -> Vec<Waiting> {
         let seen = self.lock();
-        let waiting = seen.iter().map(|(pod, seen)| Waiting {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let waiting = seen.range::<Key, _>((from, Bound::Unbounded)).map(|(pod, seen)| Waiting {
             pod: pod.clone(),
             undecided_since: (!seen.decided && !seen.bound).then_some(seen.acknowledged),
             placed_at: seen.schedulable,
             bound: seen.bound,
         });
-        waiting.collect()
+        waiting.take(at_most).collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Seen>> {
@@ -187,7 +189,7 @@ mod tests {
         };
         let pending = || pod("Pending", None, "False");
         let waiting = |undecided: Option<i64>, placed: Option<i64>, bound: bool| {
-            let all: Vec<_> = times.waiting();
+            let all: Vec<_> = times.waiting(None, 2);
             let all = all.iter().map(|it| (it.undecided_since, it.placed_at, it.bound));
             assert_eq!(all.collect::<Vec<_>>(), [(undecided.map(at), placed.map(at), bound)]);
         };
@@ -205,12 +207,12 @@ mod tests {
         becomes(pod("Pending", Some("n"), "False"));
         waiting(None, Some(6), true);
         becomes(pod("Running", Some("n"), "True"));
-        assert!(times.waiting().is_empty(), "it has started");
+        assert!(times.waiting(None, 2).is_empty(), "it has started");
         for end in [None, pod("Failed", None, "False"), pod("Succeeded", Some("n"), "False")] {
             becomes(pending());
             waiting(Some(1), None, false);
             becomes(end.clone());
-            assert!(times.waiting().is_empty(), "{end:?}");
+            assert!(times.waiting(None, 2).is_empty(), "{end:?}");
         }
         // Bound by kube-scheduler before anything was decided.
         becomes(pending());

@@ -8,23 +8,24 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool, labels};
-use kerf_cluster::{Cluster, machine::Machine, pods};
 use kerf_model::{InstanceType, Price, Resources};
-use kerf_provider::NodeClassKind;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
 };
 
-use crate::{
-    context::Context,
-    provisioning,
-    transitions::{Labels, Observed, of_any},
-};
+use crate::{context::Context, provisioning, transitions::Labels};
+
+mod conditions;
+mod nodes;
+mod pods;
+
+use conditions::ConditionGauge;
+use nodes::{NodeGauge, Nodes};
+use pods::PodGauge;
 
 /// What the instance types of each pool cost, as their provider last said.
 #[derive(Debug, Default)]
@@ -72,16 +73,14 @@ impl fmt::Debug for State {
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some(context) = self.0.upgrade() else { return Ok(()) };
-        for (name, (help, series)) in gauges(&context).0 {
+        let now = context.now();
+        let nodes = Nodes::of(&context);
+        let mut gauges = gauges(&context, now);
+        nodes.utilization(&mut gauges);
+        for (name, (help, few)) in gauges.0 {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (labels, value) in series {
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-            }
-            let Some(of_pod) = PodGauge::named(name).filter(|_| context.settings.pod_metrics)
-            else {
-                continue;
-            };
-            for (labels, value) in pods_in_pieces(&context, of_pod) {
+            let many = many(&context, &nodes, name, now);
+            for (labels, value) in few.into_iter().chain(many.into_iter().flatten()) {
                 ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
         }
@@ -89,58 +88,21 @@ impl Collector for State {
     }
 }
 
-/// How many pods are looked at before the index is left to the watches again, and how many are held as text at a time.
-const PODS_AT_A_TIME: usize = 256;
-
-/// A gauge of every pod, piece by piece: with 50,000 pods, all at once would be a hundred megabytes, and the watches would
-/// wait for it.
-fn pods_in_pieces(context: &Context, gauge: PodGauge) -> impl Iterator<Item = (Labels, f64)> {
-    let now = context.now();
-    let pods: Vec<Arc<Pod>> = context.index.read().pods().values().cloned().collect();
-    let pieces = pods.len().div_ceil(PODS_AT_A_TIME);
-    (0..pieces).flat_map(move |piece| {
-        let from = piece * PODS_AT_A_TIME;
-        let to = pods.len().min(from + PODS_AT_A_TIME);
-        let cluster = context.index.read();
-        let series = pods[from..to].iter().filter_map(|pod| gauge.of(&cluster, pod, now));
-        series.collect::<Series>()
-    })
-}
-
-/// The gauges that every pod may have.
-#[derive(Clone, Copy, Debug)]
-enum PodGauge {
-    State,
-    Unstarted,
-    Unbound,
-}
-
-impl PodGauge {
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "karpenter_pods_state" => Some(Self::State),
-            "karpenter_pods_unstarted_time_seconds" => Some(Self::Unstarted),
-            "karpenter_pods_unbound_time_seconds" => Some(Self::Unbound),
-            _ => None,
-        }
+/// The series of a gauge that has one for every pod, node or claim. They are made one by one, and the index is read in pieces
+/// in between: with 50,000 pods, all at once would be hundreds of megabytes, and the watches would wait for it.
+fn many<'a>(
+    context: &'a Context,
+    nodes: &'a Nodes,
+    name: &str,
+    now: Timestamp,
+) -> Option<Box<dyn Iterator<Item = (Labels, f64)> + 'a>> {
+    if let Some(gauge) = PodGauge::named(name) {
+        return context.settings.pod_metrics.then(|| pods::series(context, gauge, now));
     }
-
-    fn of(self, cluster: &Cluster, pod: &Pod, now: Timestamp) -> Option<(Labels, f64)> {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let waits = phase == Some("Pending");
-        let is_bound = pods::node_name(pod).is_some_and(|name| !name.is_empty());
-        let own = || {
-            let own =
-                [("name", pod.name_any()), ("namespace", pod.namespace().unwrap_or_default())];
-            own.map(|(key, value)| (key.to_owned(), value)).to_vec()
-        };
-        let age = || age(pod.metadata.creation_timestamp.as_ref(), now);
-        match self {
-            Self::State => Some((state_of(cluster, pod, own()), 1.0)),
-            Self::Unstarted => waits.then(|| (own(), age())),
-            Self::Unbound => (waits && !is_bound).then(|| (own(), age())),
-        }
+    if let Some(gauge) = NodeGauge::named(name) {
+        return Some(nodes.series(gauge, now));
     }
+    ConditionGauge::named(name).map(|gauge| conditions::series(context, gauge, now))
 }
 
 /// By name: what it means, and a value for each set of labels.
@@ -212,91 +174,49 @@ pub(super) fn names() -> Vec<&'static str> {
     DECLARED.map(|(name, _)| name).to_vec()
 }
 
-fn gauges(context: &Context) -> Gauges {
-    let now = context.now();
+/// The gauges that have a value or a few, and the names of all the others.
+fn gauges(context: &Context, now: Timestamp) -> Gauges {
     let mut gauges = Gauges::default();
     gauges.declare(&DECLARED);
     let synced = provisioning::is_synced(context);
     gauges.put("karpenter_cluster_state_synced", Vec::new(), f64::from(u8::from(synced)));
-    let cluster = context.index.read();
-    for (kind, count) in cluster.unreadable().into_iter().filter(|(_, count)| *count > 0) {
+    let (machines, unreadable, claims, all_pools) = {
+        let cluster = context.index.read();
+        let claims: Vec<Arc<NodeClaim>> = cluster.claims().values().cloned().collect();
+        let pools: Vec<Arc<NodePool>> = cluster.pools().values().cloned().collect();
+        (cluster.machines().count(), cluster.unreadable(), claims, pools)
+    };
+    gauges.put("karpenter_cluster_state_node_count", Vec::new(), machines as f64);
+    for (kind, count) in unreadable.into_iter().filter(|(_, count)| *count > 0) {
         let labels = vec![("kind".into(), kind.into())];
         gauges.put("karpenter_cluster_state_unreadable_objects", labels, count as f64);
     }
-    machines(context, &cluster, now, &mut gauges);
-    pools(context, &cluster, &mut gauges);
-    if context.settings.pod_metrics {
-        waiting_pods(context, now, &mut gauges);
+    pools(context, &claims, &all_pools, &mut gauges);
+    if let Some((labels, since)) = context.metrics.scheduling.under_way() {
+        gauges.put("karpenter_scheduler_unfinished_work_seconds", labels, seconds(since, now));
     }
     instance_types(context, &mut gauges);
-    let classes = context.provider.node_classes();
-    let class_labels: Vec<String> = classes.iter().map(NodeClassKind::label).collect();
-    let mut unsynced = 0.0_f64;
-    for claim in cluster.claims().values() {
-        if !synced && provisioning::is_unlaunched(claim) {
-            unsynced = unsynced.max(age(claim.meta().creation_timestamp.as_ref(), now));
-        }
-        conditions_of("nodeclaim", &**claim, &class_labels, now, &mut gauges);
-    }
+    let unlaunched = claims.iter().filter(|claim| !synced && provisioning::is_unlaunched(claim));
+    let ages = unlaunched.map(|claim| age(claim.metadata.creation_timestamp.as_ref(), now));
+    let unsynced = ages.fold(0.0, f64::max);
     gauges.put("karpenter_cluster_state_unsynced_time_seconds", Vec::new(), unsynced);
-    for pool in cluster.pools().values() {
-        conditions_of("nodepool", &**pool, &class_labels, now, &mut gauges);
-    }
-    for node in cluster.nodes().values() {
-        conditions_of("node", &**node, &class_labels, now, &mut gauges);
-    }
     gauges
 }
 
-fn machines(context: &Context, cluster: &Cluster, now: Timestamp, gauges: &mut Gauges) {
-    let known = context.known_labels();
-    let (mut allocatable, mut requested) = (Resources::new(), Resources::new());
-    let mut count = 0_u32;
-    for machine in cluster.machines() {
-        count += 1;
-        let (Some(node), Ok(has), Ok(capacity)) =
-            (machine.node, machine.allocatable(), machine.capacity())
-        else {
-            continue;
-        };
-        let node_labels = node_labels(&known.well_known, &machine, node);
-        let on_node = cluster.pods_on(node.metadata.name.as_deref().unwrap_or_default());
-        let usage = Usage::of(on_node.filter(|pod| !pods::is_terminal(pod)));
-        for (name, amounts) in [
-            ("karpenter_nodes_allocatable", &has),
-            ("karpenter_nodes_total_pod_requests", &usage.requests),
-            ("karpenter_nodes_total_pod_limits", &usage.limits),
-            ("karpenter_nodes_total_daemon_requests", &usage.daemon_requests),
-            ("karpenter_nodes_total_daemon_limits", &usage.daemon_limits),
-            ("karpenter_nodes_system_overhead", &capacity.minus(&has)),
-        ] {
-            for (resource, amount) in amounts.iter() {
-                let labels = with(&node_labels, "resource_type", &snake_case(resource));
-                gauges.put(name, labels, amount.as_f64());
-            }
-        }
-        let age = age(node.metadata.creation_timestamp.as_ref(), now);
-        gauges.put("karpenter_nodes_current_lifetime_seconds", node_labels, age);
-        allocatable.add(&has);
-        requested.add(&usage.requests);
-    }
-    gauges.put("karpenter_cluster_state_node_count", Vec::new(), f64::from(count));
-    for (resource, total) in allocatable.iter().filter(|(_, total)| !total.is_zero()) {
-        let percent = 100.0 * requested.amount(resource).as_f64() / total.as_f64();
-        let labels = with(&[], "resource_type", &snake_case(resource));
-        gauges.put("karpenter_cluster_utilization_percent", labels, percent);
-    }
-}
-
-fn pools(context: &Context, cluster: &Cluster, gauges: &mut Gauges) {
+fn pools(
+    context: &Context,
+    claims: &[Arc<NodeClaim>],
+    pools: &[Arc<NodePool>],
+    gauges: &mut Gauges,
+) {
     let mut costs: BTreeMap<String, f64> = BTreeMap::new();
-    for claim in cluster.claims().values() {
+    for claim in claims {
         if let Some(pool) = claim.labels().get(labels::NODE_POOL) {
             let price = context.prices.of(claim).map_or(0.0, Price::as_f64);
             *costs.entry(pool.clone()).or_default() += price;
         }
     }
-    for pool in cluster.pools().values() {
+    for pool in pools {
         let name = pool.name_any();
         let used = pool.status.as_ref().map(|status| status.resources.clone()).unwrap_or_default();
         for (gauge, amounts) in [
@@ -310,55 +230,6 @@ fn pools(context: &Context, cluster: &Cluster, gauges: &mut Gauges) {
         }
         let cost = costs.get(&name).copied().unwrap_or_default();
         gauges.put("karpenter_nodepools_cost_total", with(&[], "nodepool", &name), cost);
-    }
-}
-
-/// Where a pod is, and what it is doing there.
-fn state_of(cluster: &Cluster, pod: &Pod, own: Labels) -> Labels {
-    let node_name = pods::node_name(pod).unwrap_or_default();
-    let node = cluster.nodes().named(node_name);
-    let label = |key: &str| node.and_then(|node| node.labels().get(key)).cloned();
-    let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = conditions.into_iter().flatten().find(|one| one.type_ == "Ready");
-    let managed = label(labels::NODE_POOL).is_some();
-    let mut all = own;
-    all.extend(
-        [
-            ("owner", owner(pod)),
-            ("node", node_name.to_owned()),
-            ("scheduled", (!node_name.is_empty()).to_string()),
-            ("nodepool", label(labels::NODE_POOL).unwrap_or_default()),
-            ("zone", label(labels::ZONE).unwrap_or_default()),
-            ("arch", label(labels::ARCH).unwrap_or_default()),
-            ("capacity_type", label(labels::CAPACITY_TYPE).unwrap_or_default()),
-            ("instance_type", label(labels::INSTANCE_TYPE).unwrap_or_default()),
-            ("phase", phase),
-            ("ready", ready.map(|ready| ready.status.to_lowercase()).unwrap_or_default()),
-            ("managed", managed.to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value)),
-    );
-    all
-}
-
-/// How long pods have waited for what planning does for them.
-fn waiting_pods(context: &Context, now: Timestamp, gauges: &mut Gauges) {
-    for waiting in context.metrics.pods.waiting() {
-        let mut own = with(&[], "name", &waiting.pod.name);
-        own.push(("namespace".into(), waiting.pod.namespace.clone()));
-        if let Some(since) = waiting.undecided_since {
-            let name = "karpenter_pods_provisioning_scheduling_undecided_time_seconds";
-            gauges.put(name, own.clone(), seconds(since, now));
-        }
-        let Some(since) = waiting.placed_at.map(|since| seconds(since, now)) else { continue };
-        gauges.put("karpenter_pods_provisioning_unstarted_time_seconds", own.clone(), since);
-        if !waiting.bound {
-            gauges.put("karpenter_pods_provisioning_unbound_time_seconds", own, since);
-        }
-    }
-    if let Some((labels, since)) = context.metrics.scheduling.under_way() {
-        gauges.put("karpenter_scheduler_unfinished_work_seconds", labels, seconds(since, now));
     }
 }
 
@@ -384,132 +255,6 @@ fn instance_types(context: &Context, gauges: &mut Gauges) {
             gauges.put(name, labels, offering.price.as_f64());
         }
     }
-}
-
-fn conditions_of<K: Observed>(
-    kind: &str,
-    object: &K,
-    class_labels: &[String],
-    now: Timestamp,
-    gauges: &mut Gauges,
-) {
-    let (count, current, terminating, is_ours) = match kind {
-        "nodeclaim" => (
-            "operator_nodeclaim_status_condition_count",
-            "operator_nodeclaim_status_condition_current_status_seconds",
-            "operator_nodeclaim_termination_current_time_seconds",
-            true,
-        ),
-        "nodepool" => (
-            "operator_nodepool_status_condition_count",
-            "operator_nodepool_status_condition_current_status_seconds",
-            "operator_nodepool_termination_current_time_seconds",
-            true,
-        ),
-        _ => (
-            "operator_node_status_condition_count",
-            "operator_node_status_condition_current_status_seconds",
-            "operator_node_termination_current_time_seconds",
-            false,
-        ),
-    };
-    let mut own = with(&[], "namespace", "");
-    own.push(("name".into(), object.name_any()));
-    let mut of_any_kind = own.clone();
-    of_any_kind.extend(of_any::<K>());
-    own.extend(K::labels_of(object, class_labels));
-    for one in K::said(object) {
-        let saying = |labels: &Labels| {
-            let mut labels = labels.clone();
-            for (key, value) in [("type", one.kind), ("status", one.status), ("reason", one.reason)]
-            {
-                labels.push((key.to_owned(), value.to_owned()));
-            }
-            labels
-        };
-        let since = one.since.map_or(0.0, |since| seconds(since, now));
-        gauges.put(count, saying(&own), 1.0);
-        gauges.put(current, saying(&own), since);
-        if is_ours {
-            let labels = saying(&of_any_kind);
-            gauges.put("operator_status_condition_count", labels.clone(), 1.0);
-            gauges.put("operator_status_condition_current_status_seconds", labels, since);
-        }
-    }
-    if let Some(deleted) = &object.meta().deletion_timestamp {
-        let since = seconds(deleted.0, now);
-        gauges.put(terminating, own, since);
-        if is_ours {
-            gauges.put("operator_termination_current_time_seconds", of_any_kind, since);
-        }
-    }
-}
-
-/// What the pods of one node ask for.
-#[derive(Debug, Default)]
-struct Usage {
-    requests: Resources,
-    limits: Resources,
-    daemon_requests: Resources,
-    daemon_limits: Resources,
-}
-
-impl Usage {
-    fn of<'a>(on_node: impl Iterator<Item = &'a Arc<Pod>>) -> Self {
-        let mut usage = Self::default();
-        for pod in on_node {
-            let Some(spec) = &pod.spec else { continue };
-            let requests = kerf_model::pod::requests(spec, pod.status.as_ref()).unwrap_or_default();
-            let limits = limits(spec);
-            if pods::is_owned_by_daemon_set(pod) {
-                usage.daemon_requests.add(&requests);
-                usage.daemon_limits.add(&limits);
-            }
-            usage.requests.add(&requests);
-            usage.limits.add(&limits);
-        }
-        usage
-    }
-}
-
-fn limits(spec: &k8s_openapi::api::core::v1::PodSpec) -> Resources {
-    let mut total = Resources::new();
-    for container in &spec.containers {
-        let limits = container.resources.as_ref().and_then(|it| it.limits.as_ref());
-        if let Some(Ok(limits)) = limits.map(Resources::from_api) {
-            total.add(&limits);
-        }
-    }
-    total
-}
-
-fn node_labels(
-    well_known: &std::collections::BTreeSet<String>,
-    machine: &Machine<'_>,
-    node: &Node,
-) -> Labels {
-    let mut all: BTreeMap<String, String> = BTreeMap::new();
-    for key in well_known.iter().filter(|key| key.matches('/').count() == 1) {
-        let name = snake_case(key.rsplit('/').next().unwrap_or_default());
-        let value = node.labels().get(key).cloned().unwrap_or_default();
-        // Two names of one label: the one that says something wins.
-        let slot = all.entry(name).or_default();
-        if slot.is_empty() {
-            *slot = value;
-        }
-    }
-    let phase = node.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-    all.insert("node_name".into(), node.name_any());
-    all.insert("phase".into(), phase);
-    all.insert("managed".into(), machine.claim.is_some().to_string());
-    all.into_iter().collect()
-}
-
-fn owner(pod: &Pod) -> String {
-    let Some(owner) = pod.owner_references().first() else { return String::new() };
-    let namespace = pod.namespace().unwrap_or_default();
-    let kind = owner.kind.to_lowercase();
-    format!("/apis/{}/namespaces/{namespace}/{kind}s/{}", owner.api_version, owner.name)
 }
 
 fn with(labels: &[(String, String)], key: &str, value: &str) -> Labels {

@@ -48,7 +48,7 @@ impl Metrics {
 
     /// The same, in pieces: in a large cluster the whole is many megabytes, which nobody needs at once. An error of `send`
     /// ends it.
-    pub(crate) fn write(&self, send: impl FnMut(String) -> fmt::Result) {
+    pub fn write(&self, send: impl FnMut(String) -> fmt::Result) {
         let mut text = PrometheusText::new(send);
         let encoded = self.register(|registry| encode(&mut text, registry));
         if encoded.and_then(|()| text.finish()).is_err() {

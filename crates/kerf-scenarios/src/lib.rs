@@ -8,6 +8,7 @@ pub mod build;
 mod contender;
 pub mod scenarios;
 mod scope;
+pub mod series;
 pub mod stories;
 mod world;
 

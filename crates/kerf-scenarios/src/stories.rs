@@ -219,7 +219,8 @@ macro_rules! stories {
             }
             metrics at metrics {
                 virtual_time(defaults):
-                    every_metric_has_its_name_its_type_and_its_labels;
+                    every_metric_has_its_name_its_type_and_its_labels,
+                    no_gauge_of_pods_or_nodes_has_more_series_than_karpenters;
             }
             side_by_side at side_by_side {
                 shared(defaults):

@@ -11,7 +11,10 @@ use kerf_testbed::CloudFault;
 use serde_json::json;
 
 use super::{all_run, no_node, one_ready_node, with_pool};
-use crate::{World, build};
+use crate::{
+    World, build,
+    series::{Objects, sizes},
+};
 
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
@@ -207,6 +210,53 @@ pub async fn every_metric_has_its_name_its_type_and_its_labels(world: World) {
         })
         .collect();
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+pub async fn no_gauge_of_pods_or_nodes_has_more_series_than_karpenters(world: World) {
+    with_pool(&world, &json!({})).await;
+    let limited = json!({"containers": [{"name": "main", "image": "main", "resources": {
+        "requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"cpu": "1"},
+    }}]});
+    world.create(build::daemon_set("agent", &limited)).await;
+    let mut apart = limited.clone();
+    apart["affinity"] = json!({"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}},
+        }],
+    }});
+    world.create(build::deployment("a", 3, &apart)).await;
+    world.until("the pods run", async |world: &World| all_run(world, 6).await).await;
+    // One that waits, and for which no place is found.
+    let nowhere = json!({"nodeSelector": {"kubernetes.io/arch": "none"}});
+    world.create(build::pod("waits", &nowhere)).await;
+    world.pass(Duration::from_secs(30)).await;
+    let objects = Objects {
+        nodes: world.list().await,
+        claims: world.list().await,
+        pools: world.list().await,
+        pods: world.list().await,
+    };
+    assert_eq!((objects.nodes.len(), objects.pods.len()), (3, 7));
+    let shown = sizes(&world.metrics());
+    let of = |name: &str| shown.get(name).map_or(0, |size| size.series);
+    let at_most = objects.at_most();
+    let more: Vec<_> = at_most.iter().filter(|(name, most)| of(name) > **most).collect();
+    assert!(more.is_empty(), "more than {more:?} in {shown:#?}");
+    // Nor are they fewer because nothing is shown.
+    for (name, series) in [
+        ("karpenter_pods_state", 7),
+        ("karpenter_pods_unbound_time_seconds", 1),
+        ("karpenter_nodes_current_lifetime_seconds", 3),
+    ] {
+        assert_eq!(of(name), series, "{name}");
+    }
+    let grows = |name: &&String| {
+        name.starts_with("karpenter_nodes_") && at_most.get(name.as_str()).is_none()
+    };
+    // A family of nodes that is not in the table counts what happened, by pool and zone.
+    for name in shown.keys().filter(grows) {
+        assert!(name.ends_with("_total") || name.ends_with("_duration_seconds"), "{name}");
+    }
 }
 
 /// By name: the type and the labels of each metric that has been shown.

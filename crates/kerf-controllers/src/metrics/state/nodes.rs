@@ -47,7 +47,7 @@ impl NodeGauge {
 #[derive(Debug)]
 pub(super) struct Nodes {
     well_known: BTreeSet<String>,
-    nodes: Vec<Figures>,
+    figures: Vec<Figures>,
     /// What planning counts on, which for a node that starts is what its claim promises.
     allocatable: Resources,
     requested: Resources,
@@ -68,7 +68,7 @@ impl Nodes {
         let nodes: Vec<Arc<Node>> = context.index.read().nodes().values().cloned().collect();
         let mut new = Self {
             well_known: context.known_labels().well_known,
-            nodes: Vec::with_capacity(nodes.len()),
+            figures: Vec::with_capacity(nodes.len()),
             allocatable: Resources::new(),
             requested: Resources::new(),
         };
@@ -99,7 +99,7 @@ impl Nodes {
                 new.allocatable.add(&promised);
                 new.requested.add(&usage.requests);
                 let overhead = capacity.minus(&allocatable);
-                new.nodes.push(Figures { node, managed, allocatable, overhead, usage });
+                new.figures.push(Figures { node, managed, allocatable, overhead, usage });
             }
         }
         new
@@ -118,7 +118,7 @@ impl Nodes {
         gauge: NodeGauge,
         now: Timestamp,
     ) -> Box<dyn Iterator<Item = (Labels, f64)> + '_> {
-        Box::new(self.nodes.iter().flat_map(move |of_node| self.of_node(gauge, of_node, now)))
+        Box::new(self.figures.iter().flat_map(move |of_node| self.of_node(gauge, of_node, now)))
     }
 
     fn of_node(&self, gauge: NodeGauge, of_node: &Figures, now: Timestamp) -> Series {

@@ -38,6 +38,7 @@ stories! { Settings::default();
 
 stories! { Settings::default();
     lists_that_are_refused_are_tried_less_and_less_often,
+    after_an_expired_watch_the_list_is_read_again_at_once,
 }
 
 #[tokio::test(start_paused = true)]

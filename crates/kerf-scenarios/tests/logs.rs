@@ -3,12 +3,14 @@
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::NodeClaim;
 use kerf_controllers::Settings;
 use kerf_scenarios::{World, build};
+use kerf_testbed::{Fault, Matching, Verb};
 use serde_json::{Value, json};
 
 /// Lines of JSON.
@@ -20,13 +22,33 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lines(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.bytes().clone()).expect("the log is text");
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("a line of the log is JSON"))
+            .collect()
+    }
+
     /// The fields of the lines with this message.
     fn of(&self, message: &str) -> Vec<Value> {
-        let text = String::from_utf8(self.bytes().clone()).expect("the log is text");
-        let lines = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).expect("a line of the log is JSON"));
-        lines.map(|line| line["fields"].clone()).filter(|it| it["message"] == message).collect()
+        let fields = self.lines().into_iter().map(|line| line["fields"].clone());
+        fields.filter(|it| it["message"] == message).collect()
+    }
+
+    /// What was said at a level above info.
+    fn warnings(&self) -> Vec<String> {
+        let loud = |line: &Value| line["level"] == "WARN" || line["level"] == "ERROR";
+        let message =
+            |line: Value| line["fields"]["message"].as_str().unwrap_or_default().to_owned();
+        self.lines().into_iter().filter(loud).map(message).collect()
+    }
+
+    /// Hears what this thread says from now on. A runtime with a paused clock runs everything on one thread.
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let writer = self.clone();
+        let subscriber =
+            tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+        tracing::subscriber::set_default(subscriber)
     }
 }
 
@@ -41,13 +63,10 @@ impl io::Write for Log {
     }
 }
 
-/// A runtime with a paused clock runs everything on this thread, so that one subscriber hears it all.
 #[tokio::test(start_paused = true)]
 async fn a_launch_is_logged_once_with_what_was_bought() {
     let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.listen();
     let world = World::on_testbed(7, Settings::default()).await;
     world.create(build::node_class("default", &json!({}))).await;
     world.create(build::pool("default", &json!({}))).await;
@@ -76,4 +95,43 @@ async fn a_launch_is_logged_once_with_what_was_bought() {
     assert_eq!(line["pods"], 2);
     let price = line["price"].as_str().unwrap_or_default();
     assert!(price.starts_with('$') && price.ends_with("/h"), "{line}");
+}
+
+/// Lists and watches are tried again every half a minute; what to do about them is said every five.
+#[tokio::test(start_paused = true)]
+async fn a_missing_right_is_named_with_its_remedy_and_only_again_after_minutes() {
+    for (verb, plural, resource) in [
+        (Verb::List, "nodepools", "nodepools.karpenter.sh"),
+        (Verb::Watch, "nodepools", "nodepools.karpenter.sh"),
+        (Verb::List, "pods", "pods"),
+        (Verb::Watch, "pods", "pods"),
+    ] {
+        let mut world = World::on_testbed(7, Settings::default()).await;
+        world.kill_operator();
+        let log = Log::default();
+        let _guard = log.listen();
+        let faults = world.faults().clone();
+        let matching = Matching::any().verb(verb).resource(plural);
+        let tries = faults.times(matching.clone());
+        faults.at_rate(1.0, matching, Fault::Forbidden);
+        let case = format!("{} {plural}", verb.as_str());
+        let line = format!(
+            "not allowed to {} {resource}; grant get, list and watch on {resource} to the \
+             operator's service account, in a ClusterRole",
+            verb.as_str()
+        );
+        let granted = async {
+            tokio::time::sleep(Duration::from_mins(4)).await;
+            assert_eq!(log.warnings(), [line.as_str()], "{case}: in four minutes");
+            assert!((8..20).contains(&tries.so_far().len()), "{case}: {:?}", tries.so_far());
+            tokio::time::sleep(Duration::from_mins(8)).await;
+            assert_eq!(log.warnings(), [line.as_str(); 3], "{case}: in twelve minutes");
+            assert!(log.of("watching again").is_empty(), "{case}: it does not");
+            faults.clear();
+        };
+        let ((), ()) = tokio::join!(granted, world.start_operator());
+        world.pass(Duration::from_mins(6)).await;
+        assert_eq!(log.of("watching again").len(), 1, "{case}: the right was granted");
+        assert_eq!(log.warnings().len(), 3, "{case}");
+    }
 }

@@ -6,7 +6,7 @@ use http::{Method, Response, StatusCode};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// The faults of one client. Cloning shares them: a test keeps a handle and changes them as it goes.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Faults {
 pub enum Fault {
     /// 409, as if someone else had written in between.
     Conflict,
+    /// 403: no role grants it.
+    Forbidden,
     /// 429, with the seconds after which to try again.
     TooManyRequests(u32),
     /// 500.
@@ -83,10 +85,26 @@ impl Matching {
     }
 }
 
+/// When calls came that somebody looks out for.
+#[derive(Clone, Debug, Default)]
+pub struct Times(Arc<Mutex<Vec<Instant>>>);
+
+impl Times {
+    /// Those so far, the oldest first.
+    pub fn so_far(&self) -> Vec<Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, time: Instant) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(time);
+    }
+}
+
 #[derive(Debug)]
 struct Plan {
     random: Random,
     rules: Vec<Rule>,
+    observed: Vec<(Matching, Times)>,
     calls: u64,
     writes: u64,
     /// By resource.
@@ -141,6 +159,7 @@ impl Faults {
         let plan = Plan {
             random: Random::seeded(seed),
             rules: Vec::new(),
+            observed: Vec::new(),
             calls: 0,
             writes: 0,
             conflicts: BTreeMap::new(),
@@ -182,6 +201,13 @@ impl Faults {
         while !self.plan().is_stopped {
             self.stopped.notified().await;
         }
+    }
+
+    /// When calls that match come, from now on.
+    pub fn times(&self, matching: Matching) -> Times {
+        let times = Times::default();
+        self.plan().observed.push((matching, times.clone()));
+        times
     }
 
     /// How many calls the client has made, events apart.
@@ -240,7 +266,10 @@ impl Faults {
         }
         plan.calls += u64::from(is_work);
         plan.writes += u64::from(call.verb.writes() && call.plural != "leases");
-        let Plan { random, rules, .. } = &mut *plan;
+        let Plan { random, rules, observed, .. } = &mut *plan;
+        for (_, times) in observed.iter().filter(|(matching, _)| matching.matches(&call)) {
+            times.add(Instant::now());
+        }
         let mut chosen = None;
         // Each rule counts and draws for each call it matches, so that one fault does not shift another.
         for rule in rules.iter_mut().filter(|rule| rule.matching.matches(&call)) {
@@ -262,6 +291,17 @@ fn verdict(fault: &Fault, call: &Call) -> Option<Verdict> {
             resource: resource(),
             name: call.name.clone(),
             why: "the object has been modified; please apply your changes to the latest version and try again".into(),
+        }),
+        Fault::Forbidden => Verdict::Refuse(ApiError::Forbidden {
+            resource: resource(),
+            name: call.name.clone(),
+            why: format!(
+                "User \"operator\" cannot {} resource \"{}\" in API group \"{}\" at the cluster scope",
+                call.verb.as_str(),
+                call.plural,
+                call.group
+            ),
+            causes: Vec::new(),
         }),
         Fault::TooManyRequests(retry_after) => Verdict::Refuse(ApiError::TooManyRequests {
             message: "the server has received too many requests and has asked us to try again later".into(),

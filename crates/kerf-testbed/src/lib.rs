@@ -38,7 +38,7 @@ pub use api::{
     Api, ApiError, Body, Call, Cause, Incoming, Named, Query, SchemaError, Verb, WatchCut,
 };
 pub use cloud::{CSI_ZONE, CloudFault, CloudFaults, FaultyCloud, Offered};
-pub use faults::{Fault, Faults, Matching};
+pub use faults::{Fault, Faults, Matching, Times};
 pub use log::{Entry, EventLog, Write};
 pub use observe::{Observation, Observer};
 pub use random::Random;

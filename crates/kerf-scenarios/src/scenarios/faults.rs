@@ -348,6 +348,29 @@ pub async fn lists_that_are_refused_are_tried_less_and_less_often(mut world: Wor
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
 }
 
+/// 410 Gone: what happened meanwhile is only in a list, and nothing is gained by waiting for it. A server that expires every
+/// watch is asked less and less often all the same.
+pub async fn after_an_expired_watch_the_list_is_read_again_at_once(mut world: World) {
+    world.kill_operator();
+    let of_pods = |verb: Verb| Matching::any().verb(verb).resource("pods");
+    let lists = world.faults().times(of_pods(Verb::List));
+    let lasts = Duration::from_secs(10);
+    world.faults().on_next(1, of_pods(Verb::Watch), Fault::Watch(WatchCut::Expired(lasts)));
+    world.start_operator().await;
+    world.pass(Duration::from_mins(1)).await;
+    let [first, second] = lists.so_far()[..] else { panic!("{:?}", lists.so_far()) };
+    let waited = (second - first).saturating_sub(lasts);
+    assert!(waited < Duration::from_millis(10), "the list was read {waited:?} after the end");
+
+    world.kill_operator();
+    let lists = world.faults().times(of_pods(Verb::List));
+    let at_once = Fault::Watch(WatchCut::Expired(Duration::ZERO));
+    world.faults().at_rate(1.0, of_pods(Verb::Watch), at_once);
+    world.start_operator().await;
+    world.pass(Duration::from_secs(30)).await;
+    assert!((3..10).contains(&lists.so_far().len()), "{:?}", lists.so_far());
+}
+
 /// Everything at once, by rate: one call in five fails in some way.
 pub async fn a_stormy_day_ends_with_all_pods_running_and_nothing_leaked(world: World) {
     let minute = Duration::from_mins(1);

@@ -115,7 +115,7 @@ pub enum ApiError {
     Conflict { resource: Named, name: String, why: String },
     #[error("{kind} \"{name}\" is invalid: {}", join(causes))]
     Invalid { kind: Named, name: String, causes: Vec<Cause> },
-    #[error("{resource} \"{name}\" is forbidden: {why}")]
+    #[error("{resource}{} is forbidden: {why}", quoted(name))]
     Forbidden { resource: Named, name: String, why: String, causes: Vec<Cause> },
     #[error("{message}")]
     TooManyRequests { message: String, causes: Vec<Cause>, retry_after: u32 },
@@ -148,6 +148,11 @@ fn join(causes: &[Cause]) -> String {
             format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
         }
     }
+}
+
+/// A list has no name to speak of.
+fn quoted(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" \"{name}\"") }
 }
 
 fn apply_message(causes: &[Cause]) -> String {

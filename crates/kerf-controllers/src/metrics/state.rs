@@ -323,5 +323,15 @@ mod tests {
         prices.remember("p", &types("0.4"));
         check("p", "t", "a", Some("0.4"));
         check("q", "t", "a", Some("0.5"));
+
+        let mut left = NodePool::default();
+        left.metadata.name = Some("q".into());
+        prices.forget_all_but([&left].into_iter());
+        check("p", "t", "a", None);
+        check("q", "t", "a", Some("0.5"));
+        assert_eq!(prices.types().len(), 1, "another pool still has the type");
+        prices.forget_all_but(std::iter::empty());
+        check("q", "t", "a", None);
+        assert!(prices.types().is_empty());
     }
 }

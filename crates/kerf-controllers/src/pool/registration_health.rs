@@ -245,6 +245,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_is_gone_leaves_nothing_behind() {
+        let healths = RegistrationHealth::default();
+        let known = || healths.0.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+        for uid in ["u", "v", "w"] {
+            healths.note(uid, Ok(()));
+        }
+        for (left, expected) in [
+            (&["u", "v", "w"][..], &["u", "v", "w"][..]),
+            // One that has launched nothing yet has no record to keep.
+            (&["v", "x"], &["v"]),
+            (&[], &[]),
+        ] {
+            healths.forget_all_but(left.iter().map(|uid| (*uid).to_owned()));
+            assert_eq!(known(), expected);
+        }
+    }
+
+    #[test]
     fn one_failure_after_a_restart_does_not_make_a_healthy_pool_unhealthy() {
         let healths = RegistrationHealth::default();
         let now = Timestamp::UNIX_EPOCH;

@@ -4,6 +4,8 @@
 //! custom resource. Whoever may write one object must not be able to keep all the others from being read. What cannot be
 //! read is left out of the object, and the object is marked, so that nothing is decided from what is missing.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
@@ -22,6 +24,17 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
+    /// `key` is the object's namespace and name.
+    pub fn new(kind: &str, key: (&str, &str), field: String, reason: &dyn fmt::Display) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            namespace: key.0.to_owned(),
+            name: key.1.to_owned(),
+            field,
+            reason: reason.to_string().chars().take(REASON_AT_MOST).collect(),
+        }
+    }
+
     /// `namespace/name`, or only the name.
     pub fn key(&self) -> String {
         if self.namespace.is_empty() {
@@ -145,15 +158,10 @@ fn describe(
 ) -> Unreadable {
     let metadata = |field: &str| {
         let text = object.pointer(field).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
+        text.unwrap_or_default()
     };
-    Unreadable {
-        kind: kind.to_owned(),
-        namespace: metadata("/metadata/namespace"),
-        name: metadata("/metadata/name"),
-        field: error.path().to_string(),
-        reason: error.inner().to_string().chars().take(REASON_AT_MOST).collect(),
-    }
+    let key = (metadata("/metadata/namespace"), metadata("/metadata/name"));
+    Unreadable::new(kind, key, error.path().to_string(), error.inner())
 }
 
 /// Takes out what is at the path. False: there is nothing that could be taken out.

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{Decoded, NodeClaim, NodePool, Unreadable, annotations::DO_NOT_DISRUPT};
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, Ownership, pods, slim};
+use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, Ownership, amounts, pods, slim};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -34,6 +34,11 @@ pub trait Kind: Sized {
     /// Whether the object is this operator's business.
     fn is_ours(&self, _: &Ownership) -> bool {
         true
+    }
+
+    /// Leaves out amounts that are no quantities, which the API server lets through; returns the first.
+    fn leave_out_amounts(&mut self) -> Option<Unreadable> {
+        None
     }
 
     /// What stands for an object that could be read in part only: the safest thing that it can be.
@@ -64,7 +69,7 @@ impl Cluster {
             Decoded::Partial(object, unreadable) => (Some(object), Some(unreadable)),
             Decoded::Nothing(unreadable) => (None, Some(unreadable)),
         };
-        let Some(object) = object else {
+        let Some(mut object) = object else {
             let named = |it: &Unreadable| Key::namespaced(&it.namespace, &it.name);
             let key = unreadable.as_ref().map_or_else(|| Key::cluster(""), named);
             let is_new = K::objects(self).mark(&key, unreadable.clone());
@@ -76,6 +81,8 @@ impl Cluster {
             K::objects(self).pass_over(object.version());
             return Taken { change: None, unreadable: None, mended: false };
         }
+        let left_out = object.leave_out_amounts();
+        let unreadable = unreadable.or(left_out);
         let (key, version, object) = (object.key(), object.version(), object.slim());
         let object = if unreadable.is_some() { object.stand_in() } else { object };
         let Some(delta) = K::objects(self).apply(key, version, object) else {
@@ -97,7 +104,9 @@ impl Cluster {
     }
 
     /// Takes in the answer to a write of ours before the watch brings it; `None` if the watch was faster.
-    pub fn anticipate<K: Kind>(&mut self, object: K) -> Option<Change> {
+    pub fn anticipate<K: Kind>(&mut self, mut object: K) -> Option<Change> {
+        // What cannot be read is reported when the watch brings it.
+        object.leave_out_amounts();
         let delta = K::objects(self).anticipate(object.key(), object.version(), object.slim())?;
         Some(self.reindexed(delta))
     }
@@ -125,7 +134,8 @@ impl Cluster {
     }
 
     /// Takes in what the server answered for an object that was in doubt.
-    pub fn confirm<K: Kind>(&mut self, doubtful: Doubtful, object: K) -> Option<Change> {
+    pub fn confirm<K: Kind>(&mut self, doubtful: Doubtful, mut object: K) -> Option<Change> {
+        object.leave_out_amounts();
         let delta = K::objects(self).confirm(doubtful, object.version(), object.slim())?;
         Some(self.reindexed(delta))
     }
@@ -146,7 +156,7 @@ impl Cluster {
 macro_rules! kinds {
     ($(
         $kind:ident in $field:ident $(by $reindex:ident)? $(slim $slim:ident)? $(owned $owned:ident)?
-        $(else $stand_in:ident)?
+        $(else $stand_in:ident)? $(amounts $amounts:ident)?
     ),+ $(,)?) => {
         #[derive(Debug)]
         pub enum Change {
@@ -197,6 +207,10 @@ macro_rules! kinds {
                 ownership.$owned(self)
             })?
 
+            $(fn leave_out_amounts(&mut self) -> Option<Unreadable> {
+                amounts::$amounts(self)
+            })?
+
             $(fn stand_in(mut self) -> Self {
                 $stand_in(&mut self);
                 self
@@ -210,8 +224,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    NodePool in pools owned includes_pool,
-    NodeClaim in claims by reindex_claim owned includes_claim,
+    NodePool in pools owned includes_pool amounts pool,
+    NodeClaim in claims by reindex_claim owned includes_claim amounts claim,
     Node in nodes by reindex_node slim node,
     Pod in pods by reindex_pod slim pod else protected,
     DaemonSet in daemon_sets slim daemon_set,

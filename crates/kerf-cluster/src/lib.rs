@@ -3,6 +3,7 @@
 //! It takes watch events in and answers questions; it never writes to the API server and never waits. Whoever feeds it
 //! gets a [`Change`] back for each event and shows it to the controllers.
 
+mod amounts;
 pub mod budgets;
 mod changes;
 pub mod do_not_disrupt;

@@ -33,7 +33,7 @@ pub struct Machine<'a> {
     pub nominated_until: Option<Timestamp>,
 }
 
-/// An amount that is not a quantity. The API server lets none through.
+/// An amount that is not a quantity. From an API server none comes this far.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reading the resources of {machine}: {source}")]
 pub struct UnreadableMachine {

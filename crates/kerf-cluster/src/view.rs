@@ -24,8 +24,8 @@ use crate::{
     pods,
 };
 
-/// An object that holds something the model cannot read. The API server lets none of it through, so seeing one means
-/// that a CRD or an admission plugin is not what we think it is.
+/// An object that holds something the model cannot read. The API server lets little of it through, and what the watch brings
+/// is checked on its way in, so seeing one means that a file was not written by an API server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     #[error(transparent)]

@@ -163,9 +163,19 @@ fn multiplier_of(suffix: &str) -> Option<(Multiplier, Notation)> {
         "Ei" => binary(60),
         _ => {
             let exponent = suffix.strip_prefix(['e', 'E'])?;
-            (power_of_ten(exponent.parse().ok()?), Notation::Exponent)
+            (power_of_ten(exponent_of(exponent)?), Notation::Exponent)
         }
     })
+}
+
+/// A whole number. One that is too large for us makes an amount that is capped, or next to nothing, as any large one does.
+fn exponent_of(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let most = if text.starts_with('-') { i32::MIN } else { i32::MAX };
+    Some(text.parse().unwrap_or(most))
 }
 
 /// `whole.fraction` times the multiplier, rounded up.
@@ -427,15 +437,41 @@ mod tests {
         assert_eq!(capped.nanos(), LARGEST);
         let digits: Quantity = "9".repeat(80).parse().unwrap();
         assert_eq!(digits.nanos(), LARGEST);
-        let vanishing: Quantity = "1e-400".parse().unwrap();
-        assert_eq!(vanishing.nanos(), 1);
+        check("1e99999999999", LARGEST, "9223372036854775807");
+        check("-1e+99999999999999999999999", -LARGEST, "-9223372036854775807");
+        for text in ["1e-400", "1e-99999999999"] {
+            let vanishing: Quantity = text.parse().unwrap();
+            assert_eq!(vanishing.nanos(), 1, "{text}");
+        }
+        check("0e99999999999", 0, "0");
     }
 
     #[test]
     fn rejects_what_is_not_a_quantity() {
         for text in [
-            "", "-", "+", ".", "m", "Gi", "1x", "1 ", " 1", "1.2.3", "1e", "1ee3", "1mm", "1ki",
-            "--1", "0x1", "1e1.5", "١",
+            "",
+            "-",
+            "+",
+            ".",
+            "m",
+            "Gi",
+            "1x",
+            "1 ",
+            " 1",
+            "1.2.3",
+            "1e",
+            "1ee3",
+            "1mm",
+            "1ki",
+            "--1",
+            "0x1",
+            "1e1.5",
+            "1e.5",
+            "1e+",
+            "1e-",
+            "1e+-1",
+            "1e99999999999.5",
+            "١",
         ] {
             assert!(text.parse::<Quantity>().is_err(), "{text:?}");
         }

@@ -171,7 +171,8 @@ where
         }
         let revision = revision.unwrap_or_default();
         (self.revision, self.doubt) = (Some(revision.clone()), false);
-        self.progress();
+        // No word of watching again: a server may answer lists and refuse every watch.
+        self.freshness.heard(&self.source.kind);
         Ok(revision)
     }
 

@@ -354,12 +354,12 @@ pub async fn after_an_expired_watch_the_list_is_read_again_at_once(mut world: Wo
     world.kill_operator();
     let of_pods = |verb: Verb| Matching::any().verb(verb).resource("pods");
     let lists = world.faults().times(of_pods(Verb::List));
-    let lasts = Duration::from_secs(10);
-    world.faults().on_next(1, of_pods(Verb::Watch), Fault::Watch(WatchCut::Expired(lasts)));
+    let watched_for = Duration::from_secs(10);
+    world.faults().on_next(1, of_pods(Verb::Watch), Fault::Watch(WatchCut::Expired(watched_for)));
     world.start_operator().await;
     world.pass(Duration::from_mins(1)).await;
     let [first, second] = lists.so_far()[..] else { panic!("{:?}", lists.so_far()) };
-    let waited = (second - first).saturating_sub(lasts);
+    let waited = (second - first).saturating_sub(watched_for);
     assert!(waited < Duration::from_millis(10), "the list was read {waited:?} after the end");
 
     world.kill_operator();

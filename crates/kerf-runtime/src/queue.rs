@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span};
 
-use crate::metrics::work::{Ended, Queued, Standing, WorkMetrics, on_behalf_of};
+use crate::metrics::work::{Ended, QueueStats, Queued, WorkMetrics, on_behalf_of};
 
 /// What a reconcile wants next for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,9 +229,9 @@ impl<K: Ord + Clone + Display + Debug + Send + 'static> Queue<K> {
 }
 
 impl<K: Debug + Send> Queued for Shared<K> {
-    fn standing(&self) -> Standing {
+    fn stats(&self) -> QueueStats {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Standing {
+        QueueStats {
             waiting: state.ready.len(),
             added: state.added,
             retried: state.retried,

@@ -88,7 +88,7 @@ pub(crate) enum Ended {
 
 /// A queue at the moment of a scrape.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct QueueStats {
     pub(crate) waiting: usize,
     pub(crate) added: u64,
     pub(crate) retried: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Standing {
 }
 
 pub(crate) trait Queued: Send + Sync + fmt::Debug {
-    fn standing(&self) -> Standing;
+    fn stats(&self) -> QueueStats;
 }
 
 impl WorkMetrics {
@@ -130,7 +130,7 @@ impl WorkMetrics {
             queues.register("queue_duration_seconds", help, counted.queue_time.clone());
             let help = "Time that workers took for keys";
             queues.register("work_duration_seconds", help, counted.work_time.clone());
-            registry.register_collector(Box::new(Standings(Arc::clone(&counted.queues))));
+            registry.register_collector(Box::new(QueueCollector(Arc::clone(&counted.queues))));
         });
         new
     }
@@ -199,19 +199,19 @@ impl WorkMetrics {
 
 /// Asks the queues how they stand.
 #[derive(Debug)]
-struct Standings(Queues);
+struct QueueCollector(Queues);
 
-impl Collector for Standings {
+impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let queues = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let standings: Vec<_> = queues
+        let queues_now: Vec<_> = queues
             .iter()
-            .filter_map(|(workers, queue)| Some((workers, queue.upgrade()?.standing())))
+            .filter_map(|(workers, queue)| Some((workers, queue.upgrade()?.stats())))
             .collect();
-        let mut gauge = |name: &str, help: &str, value: fn(&Workers, &Standing) -> f64| {
+        let mut gauge = |name: &str, help: &str, value: fn(&Workers, &QueueStats) -> f64| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (workers, standing) in &standings {
-                let value = ConstGauge::new(value(workers, standing));
+            for (workers, stats) in &queues_now {
+                let value = ConstGauge::new(value(workers, stats));
                 if name.starts_with("workqueue") {
                     let labels = Named::of(workers.controller);
                     value.encode(family.encode_family(&labels)?)?;
@@ -237,11 +237,11 @@ impl Collector for Standings {
         gauge("workqueue_longest_running_processor_seconds", help, |_, it| {
             it.running.iter().map(|begin| begin.elapsed().as_secs_f64()).fold(0.0, f64::max)
         })?;
-        let mut counter = |name: &str, help: &str, value: fn(&Standing) -> u64| {
+        let mut counter = |name: &str, help: &str, value: fn(&QueueStats) -> u64| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (workers, standing) in &standings {
+            for (workers, stats) in &queues_now {
                 let labels = Named::of(workers.controller);
-                ConstCounter::new(value(standing)).encode(family.encode_family(&labels)?)?;
+                ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)?;
             }
             Ok::<(), fmt::Error>(())
         };

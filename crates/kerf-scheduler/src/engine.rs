@@ -20,7 +20,7 @@ use crate::plan::{Plan, Stopped};
 use crate::probe::Stop;
 use crate::queue::Queue;
 use crate::refusal::{PoolRefusal, Refusal};
-use crate::reserved::Reservations;
+use crate::reserved::ReservationManager;
 use crate::template::Template;
 use crate::topology::{AudienceId, GroupId, Topology};
 
@@ -44,7 +44,7 @@ pub(crate) struct Engine<'s> {
     pub(crate) unusable: Vec<PoolRefusal>,
     pub(crate) existing: ExistingNodes<'s>,
     pub(crate) claims: Claims,
-    pub(crate) reservations: Reservations,
+    pub(crate) reservations: ReservationManager,
     pub(crate) topology: Topology<'s>,
     pub(crate) classes: Vec<Class>,
     pub(crate) class_ids: FxHashMap<ClassKey, ClassId>,
@@ -104,7 +104,7 @@ pub(crate) struct Scratch {
 
 /// How a pod of a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PodOutcome {
     /// Placed, or still in the queue, or not to be placed at all.
     Settled,
     /// Nothing takes it; the last class that was tried.
@@ -134,7 +134,7 @@ impl<'s> Engine<'s> {
         let templates: Vec<_> =
             pools.iter().map(|pool| Template::new(pool, &lanes, &daemons, &mut algebra)).collect();
         let existing = ExistingNodes::new(snapshot, &lanes, &daemons);
-        let reservations = Reservations::new(&templates);
+        let reservations = ReservationManager::new(&templates);
         let soft = |taint: &Taint| taint.effect == kerf_model::Effect::PreferNoSchedule;
         let doomed = snapshot.nodes.iter().filter(|node| node.deleting);
         let mut engine = Self {
@@ -238,26 +238,26 @@ impl<'s> Engine<'s> {
         if !left_behind.is_empty() {
             order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
         }
-        let mut standings = vec![Standing::Settled; own + left_behind.len()];
-        let mut queue = Queue::new(order, standings.len());
+        let mut outcomes = vec![PodOutcome::Settled; own + left_behind.len()];
+        let mut queue = Queue::new(order, outcomes.len());
         while let Some(pod) = queue.pop() {
             let Some(class) = class(pod) else { continue };
-            standings[pod as usize] = match self.place(pod, class) {
-                Ok(()) => Standing::Settled,
+            outcomes[pod as usize] = match self.place(pod, class) {
+                Ok(()) => PodOutcome::Settled,
                 Err((Stuck::Stopped(why), _)) => {
                     return Plan { stopped: Some(why), ..Plan::default() };
                 }
                 Err((Stuck::WaitsForReservation, _)) => {
                     queue.push_back(pod);
-                    Standing::WaitsForReservation
+                    PodOutcome::WaitsForReservation
                 }
                 Err((Stuck::Nowhere { .. }, last)) => {
                     queue.push_back(pod);
-                    Standing::Nowhere(last)
+                    PodOutcome::Nowhere(last)
                 }
             };
         }
-        self.finish(&standings, left_behind)
+        self.finish(&outcomes, left_behind)
     }
 
     /// Tries the class, then the class with one wish less, and so on.

@@ -6,7 +6,7 @@ use crate::algebra::id;
 use crate::template::{ReservationId, Template};
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reservations {
+pub(crate) struct ReservationManager {
     all: Vec<ReservationId>,
     /// At first, and now.
     capacity: Vec<u32>,
@@ -14,7 +14,7 @@ pub(crate) struct Reservations {
     ids: FxHashMap<ReservationId, u32>,
 }
 
-impl Reservations {
+impl ReservationManager {
     /// Offerings that share a reservation may disagree about what is left; the least is believed.
     pub(crate) fn new(templates: &[Template]) -> Self {
         let mut reservations = Self::default();
@@ -70,10 +70,10 @@ impl Reservations {
 mod tests {
     use super::*;
 
-    fn reservations(left: &[u32]) -> Reservations {
+    fn reservations(left: &[u32]) -> ReservationManager {
         let all: Vec<_> =
             (0..left.len()).map(|at| ReservationId::Named(format!("r-{at}"))).collect();
-        Reservations {
+        ReservationManager {
             ids: all.iter().enumerate().map(|(at, name)| (name.clone(), id(at))).collect(),
             all,
             capacity: left.to_vec(),

@@ -9,7 +9,7 @@ use kerf_model::{MinValuesPolicy, Pod, Price, Resources};
 
 use rustc_hash::FxHashMap;
 
-use super::{Engine, Standing};
+use super::{Engine, PodOutcome};
 use crate::algebra::id;
 use crate::class::ClassId;
 use crate::lanes::Lanes;
@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 impl Engine<'_> {
     pub(super) fn finish(
         &mut self,
-        standings: &[Standing],
+        outcomes: &[PodOutcome],
         left_behind: &[Result<ClassId, Refusal>],
     ) -> Plan {
         let pending = Arc::clone(&self.pending);
@@ -27,12 +27,12 @@ impl Engine<'_> {
         let mut refusals: BTreeMap<u32, Refusal> = BTreeMap::new();
         let mut explained: FxHashMap<ClassId, Refusal> = FxHashMap::default();
         for (at, judged) in pending.classes.iter().chain(left_behind).enumerate() {
-            let refusal = match (judged, standings[at]) {
+            let refusal = match (judged, outcomes[at]) {
                 (Err(refusal), _) => refusal.clone(),
-                (_, Standing::Settled) => continue,
-                (_, Standing::WaitsForReservation) => Refusal::WaitsForReservation,
-                (_, Standing::Nowhere(_)) if self.is_aside(at) => Refusal::NotAsked,
-                (_, Standing::Nowhere(class)) => {
+                (_, PodOutcome::Settled) => continue,
+                (_, PodOutcome::WaitsForReservation) => Refusal::WaitsForReservation,
+                (_, PodOutcome::Nowhere(_)) if self.is_aside(at) => Refusal::NotAsked,
+                (_, PodOutcome::Nowhere(class)) => {
                     explained.entry(class).or_insert_with(|| self.explain(class)).clone()
                 }
             };

@@ -23,7 +23,7 @@ pub const K: u32 = 2;
 
 /// What pools cost, and what it would cost to disturb all of their nodes: the wholes that parts are taken of.
 #[derive(Clone, Debug, Default)]
-pub struct Totals(BTreeMap<String, Total>);
+pub struct NodePoolTotals(BTreeMap<String, Total>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
@@ -50,7 +50,7 @@ pub struct Score {
     pub approved: bool,
 }
 
-impl Totals {
+impl NodePoolTotals {
     /// Of the pools that weigh their moves. Every node counts, those too that are no candidates.
     pub fn of(estate: &Estate, candidates: &[Candidate]) -> Self {
         let known: BTreeMap<usize, &Candidate> =

@@ -13,7 +13,7 @@ use kerf_model::{
 };
 
 use crate::{
-    balanced::Totals,
+    balanced::NodePoolTotals,
     blocked::Blocked,
     candidates::{by_savings_ratio, check},
     command::{Candidate, Command, Method, Replacement},
@@ -34,7 +34,7 @@ pub(crate) struct Consolidation<'e> {
     simulation: Simulation<'e>,
     /// As if no node were in its grace period; made when it is asked for.
     without_grace: OnceLock<Simulation<'e>>,
-    totals: Totals,
+    totals: NodePoolTotals,
     /// The best bargain first.
     pub(crate) candidates: Vec<Candidate>,
     trials: Trials,
@@ -54,7 +54,7 @@ impl<'e> Consolidation<'e> {
             settings,
             simulation: Simulation::of_consolidation(estate, settings),
             without_grace: OnceLock::new(),
-            totals: Totals::of(estate, graceful),
+            totals: NodePoolTotals::of(estate, graceful),
             trials: Trials::new(estate, &candidates),
             candidates,
         }

@@ -56,8 +56,8 @@ fn pools() -> BTreeMap<String, Rules> {
 }
 
 /// Nodes of pools: `(pool, price, pods, number of such nodes)`.
-fn totals(nodes: &[(&str, &str, i64, usize)]) -> Totals {
-    let mut totals = Totals::default();
+fn totals(nodes: &[(&str, &str, i64, usize)]) -> NodePoolTotals {
+    let mut totals = NodePoolTotals::default();
     for (pool, value, pods, number) in nodes {
         for _ in 0..*number {
             totals.add(pool, price(value), cost(1 + pods));
@@ -67,7 +67,7 @@ fn totals(nodes: &[(&str, &str, i64, usize)]) -> Totals {
 }
 
 fn check(
-    totals: &Totals,
+    totals: &NodePoolTotals,
     moved: &[(&str, &str, i64)],
     replacement: &str,
     scores: &[(&str, f64, bool)],
@@ -131,7 +131,7 @@ fn the_score_does_not_depend_on_the_scale() {
 
 #[test]
 fn without_totals_nothing_is_approved() {
-    check(&Totals::default(), &[("a", "1", 1)], "0", &[("a", 0.0, false)]);
+    check(&NodePoolTotals::default(), &[("a", "1", 1)], "0", &[("a", 0.0, false)]);
     check(&totals(&[("a", "0", 1, 3)]), &[("a", "0", 1)], "0", &[("a", 0.0, false)]);
     // Nodes without a price still count as something to disturb.
     let half = totals(&[("a", "1", 10, 1), ("a", "0", 10, 1)]);
@@ -179,7 +179,7 @@ fn every_balanced_pool_has_to_approve() {
 #[test]
 fn nodes_that_no_move_could_be_worth_are_not_tried() {
     let packed = totals(&[("a", "1", 5, 9), ("a", "1", 50, 1), ("plain", "1", 50, 1)]);
-    let check = |totals: &Totals, pool: &str, pods, passes: bool| {
+    let check = |totals: &NodePoolTotals, pool: &str, pods, passes: bool| {
         let result = totals.may_pass(&candidate(pool, "1", pods), &pools());
         assert_eq!(result.is_ok(), passes, "{pool} {pods} {result:?}");
     };
@@ -187,7 +187,7 @@ fn nodes_that_no_move_could_be_worth_are_not_tried() {
     check(&packed, "a", 50, false);
     check(&packed, "plain", 50, true);
     // Where nothing is known nothing is ruled out beforehand.
-    check(&Totals::default(), "a", 50, true);
+    check(&NodePoolTotals::default(), "a", 50, true);
     check(&totals(&[("a", "0", 5, 9)]), "a", 50, true);
 }
 
@@ -249,7 +249,7 @@ fn totals_are_those_of_all_nodes() {
         now: jiff::Timestamp::UNIX_EPOCH,
     };
     // The first is a candidate and counts as such; the others by what is on them.
-    let Totals(totals) = Totals::of(&estate, &[candidate("a", "0.25", 1)]);
+    let NodePoolTotals(totals) = NodePoolTotals::of(&estate, &[candidate("a", "0.25", 1)]);
     let all: Vec<_> =
         totals.iter().map(|(pool, total)| (pool.as_str(), total.price, total.cost)).collect();
     assert_eq!(all, [("a", price("0.5"), cost(2 + 4 + 4))]);

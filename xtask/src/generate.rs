@@ -7,7 +7,8 @@ use crate::cargo::cargo;
 /// The crate that knows the custom resources has a test which compares what it generates with what
 /// the chart ships, and which can write instead.
 pub(crate) fn run(check: bool) -> Result<()> {
-    let mut command = cargo(&["test", "--quiet", "--package", "kerf-api", "--test", "crds"]);
+    let mut command =
+        cargo(&["test", "--quiet", "--package", "kerf-provider-kwok", "--test", "crds"]);
     if !check {
         command.env("KERF_WRITE_CRDS", "1");
     }

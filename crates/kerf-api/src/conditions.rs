@@ -286,7 +286,7 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KwokNodeClass, NodeClaim, NodePool};
+    use crate::{NodeClaim, NodePool};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -512,15 +512,6 @@ mod tests {
     fn reads_a_missing_condition_as_unknown() {
         assert_eq!(claim().condition_status(LAUNCHED), Status::Unknown);
         assert!(!claim().is_true(READY));
-    }
-
-    #[test]
-    fn is_ready_without_dependents_once_something_is_set() {
-        let mut class = KwokNodeClass::default();
-        class.condition_set(at(100));
-        assert_eq!(class.condition_status(READY), Status::Unknown);
-        class.condition_set(at(100)).set_true("Other");
-        assert_eq!(class.condition_status(READY), Status::True);
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! The CRDs, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
     ValidationRule,
 };
 use kube_core::{CustomResourceExt, Message, Rule};
-use serde_json::json;
 
-use crate::{kwok::KwokNodeClass, labels, nodeclaim::NodeClaim, nodepool::NodePool, schema};
+use crate::{nodeclaim::NodeClaim, nodepool::NodePool, schema};
 
 /// One file of the chart's `crds` directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +24,24 @@ pub struct WriteCrdError {
     source: serde_saphyr::ser::Error,
 }
 
-/// The CRDs as they are shipped: those of any provider, with the labels of the KWOK provider
-/// reserved, and its own.
-pub fn crds() -> Vec<CustomResourceDefinition> {
+/// What a provider adds to the CRDs.
+#[derive(Clone, Debug)]
+pub struct Additions<'a> {
+    /// Those of its NodeClasses.
+    pub node_classes: Vec<CustomResourceDefinition>,
+    /// The domain of its labels.
+    pub domain: &'a str,
+    /// The labels of that domain that requirements may use; no others of it may be used.
+    pub labels_in_requirements: &'a [&'a str],
+}
+
+/// The CRDs as they are shipped for a provider: the core's, with the provider's labels reserved, and its own.
+pub fn crds(additions: &Additions<'_>) -> Vec<CustomResourceDefinition> {
     let mut crds = crds_without_provider();
     for crd in &mut crds {
-        reserve_kwok_labels(crd);
+        reserve_labels(crd, additions);
     }
-    crds.push(kwok_node_class());
+    crds.extend(additions.node_classes.iter().cloned());
     crds
 }
 
@@ -41,8 +50,8 @@ pub fn crds_without_provider() -> Vec<CustomResourceDefinition> {
     [NodePool::crd(), NodeClaim::crd()].map(mended).into()
 }
 
-/// What [`crds`] returns, as the files `<group>_<plural>.yaml`.
-pub fn crd_files() -> Result<Vec<CrdFile>, WriteCrdError> {
+/// CRDs as the files `<group>_<plural>.yaml`.
+pub fn crd_files(crds: Vec<CustomResourceDefinition>) -> Result<Vec<CrdFile>, WriteCrdError> {
     let file = |crd: CustomResourceDefinition| {
         let name = format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural);
         match serde_saphyr::to_string(&crd) {
@@ -50,44 +59,24 @@ pub fn crd_files() -> Result<Vec<CrdFile>, WriteCrdError> {
             Err(source) => Err(WriteCrdError { name, source }),
         }
     };
-    crds().into_iter().map(file).collect()
+    crds.into_iter().map(file).collect()
 }
 
-/// What [`crds`] returns, as one stream of YAML documents.
-pub fn crds_yaml() -> Result<String, WriteCrdError> {
-    let documents: Vec<String> = crd_files()?.into_iter().map(|file| file.yaml).collect();
+/// CRDs as one stream of YAML documents.
+pub fn crds_yaml(crds: Vec<CustomResourceDefinition>) -> Result<String, WriteCrdError> {
+    let documents: Vec<String> = crd_files(crds)?.into_iter().map(|file| file.yaml).collect();
     Ok(documents.join("---\n"))
 }
 
-fn kwok_node_class() -> CustomResourceDefinition {
-    let mut crd = mended(KwokNodeClass::crd());
-    let Some(root) = root(&mut crd) else { return crd };
-    root.required = None;
-    if let Some(status) = at(root, &["status"]) {
-        // Nothing reconciles a KWOKNodeClass. Ready from the start, it needs nothing that does.
-        status.default = Some(JSON(json!({ "conditions": [{
-            "type": "Ready",
-            "status": "True",
-            "reason": "Ready",
-            "lastTransitionTime": "2024-01-01T01:01:01Z",
-            "message": "",
-        }]})));
-    }
-    crd
-}
-
-/// Requirements may use the labels that the KWOK provider knows and no others of its domain. Labels
-/// of a NodePool's template are not restricted in this way, as in Karpenter's chart.
-fn reserve_kwok_labels(crd: &mut CustomResourceDefinition) {
+/// Requirements may use the labels that the provider knows and no others of its domain. Labels of a NodePool's template are
+/// not restricted in this way, as in Karpenter's chart.
+fn reserve_labels(crd: &mut CustomResourceDefinition, additions: &Additions<'_>) {
     let path: &[&str] = match crd.spec.names.kind.as_str() {
         "NodePool" => &["spec", "template", "spec", "requirements"],
         _ => &["spec", "requirements"],
     };
-    let rule = schema::outside_of_domain(
-        "self",
-        labels::KWOK_DOMAIN,
-        &labels::KWOK_LABELS_IN_REQUIREMENTS,
-    );
+    let rule =
+        schema::outside_of_domain("self", additions.domain, additions.labels_in_requirements);
     let requirements = root(crd).and_then(|root| at(root, path));
     if let Some(Some(JSONSchemaPropsOrArray::Schema(item))) =
         requirements.map(|list| &mut list.items)
@@ -106,7 +95,7 @@ fn validation_rule(rule: Rule) -> ValidationRule {
 }
 
 /// Mends what the derived schema says differently from what is meant.
-fn mended(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+pub fn mended(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     fn mend(schema: &mut JSONSchemaProps) {
         schema.title = None;
         // An Option is a field that may be left out; derived schemas also let it be null.
@@ -136,10 +125,12 @@ fn mended(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     crd
 }
 
-fn root(crd: &mut CustomResourceDefinition) -> Option<&mut JSONSchemaProps> {
+/// The schema of the first version.
+pub fn root(crd: &mut CustomResourceDefinition) -> Option<&mut JSONSchemaProps> {
     crd.spec.versions.first_mut()?.schema.as_mut()?.open_api_v3_schema.as_mut()
 }
 
-fn at<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> Option<&'a mut JSONSchemaProps> {
+/// The property at this path.
+pub fn at<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> Option<&'a mut JSONSchemaProps> {
     path.iter().try_fold(schema, |schema, name| schema.properties.as_mut()?.get_mut(*name))
 }

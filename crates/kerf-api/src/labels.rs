@@ -34,22 +34,6 @@ pub const CAPACITY_TYPE_RESERVED: &str = "reserved";
 pub const ARCH_AMD64: &str = "amd64";
 pub const ARCH_ARM64: &str = "arm64";
 
-// The KWOK provider's.
-pub const KWOK_DOMAIN: &str = "karpenter.kwok.sh";
-pub const KWOK_NODE_CLASS: &str = "karpenter.kwok.sh/kwoknodeclass";
-pub const KWOK_INSTANCE_CPU: &str = "karpenter.kwok.sh/instance-cpu";
-pub const KWOK_INSTANCE_MEMORY: &str = "karpenter.kwok.sh/instance-memory";
-pub const KWOK_INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
-pub const KWOK_INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
-
-pub(crate) const KWOK_LABELS_IN_REQUIREMENTS: [&str; 5] = [
-    KWOK_NODE_CLASS,
-    KWOK_INSTANCE_CPU,
-    KWOK_INSTANCE_MEMORY,
-    KWOK_INSTANCE_FAMILY,
-    KWOK_INSTANCE_SIZE,
-];
-
 const WELL_KNOWN: [&str; 8] =
     [NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
 
@@ -200,21 +184,21 @@ pub fn known_values(label: &str) -> Option<&'static [&'static str]> {
 mod tests {
     use super::*;
 
-    fn kwok() -> LabelRules {
-        LabelRules::default().restricting(KWOK_DOMAIN).knowing([KWOK_INSTANCE_CPU])
+    fn of_a_cloud() -> LabelRules {
+        LabelRules::default().restricting("cloud.example").knowing(["cloud.example/cpu"])
     }
 
     #[test]
     fn restricts_the_domains_of_karpenter_and_of_the_provider() {
         let check = |label: &str, allowed: bool| {
-            assert_eq!(kwok().check(label).is_ok(), allowed, "{label}");
+            assert_eq!(of_a_cloud().check(label).is_ok(), allowed, "{label}");
         };
         for label in WELL_KNOWN {
             check(label, true);
         }
-        check(KWOK_INSTANCE_CPU, true);
-        check(KWOK_INSTANCE_SIZE, false);
-        check("karpenter.kwok.sh/other", false);
+        check("cloud.example/cpu", true);
+        check("cloud.example/size", false);
+        check("sub.cloud.example/cpu", false);
         check("karpenter.sh/custom", false);
         check("sub.karpenter.sh/custom", false);
         check("notkarpenter.sh/custom", true);
@@ -249,6 +233,6 @@ mod tests {
 
     #[test]
     fn derives_the_node_class_label_from_group_and_kind() {
-        assert_eq!(node_class(KWOK_DOMAIN, "KWOKNodeClass"), KWOK_NODE_CLASS);
+        assert_eq!(node_class("cloud.example", "CLOUDNodeClass"), "cloud.example/cloudnodeclass");
     }
 }

@@ -1,4 +1,4 @@
-//! The `karpenter.sh` and `karpenter.kwok.sh` resources as Kubernetes sees them.
+//! The `karpenter.sh` resources as Kubernetes sees them.
 //!
 //! This crate holds what is written on the wire and the rules about writing it: the types, the CRDs
 //! generated from them, the labels and annotations, the status conditions, the drift hash and the
@@ -11,31 +11,31 @@
 
 pub mod annotations;
 pub mod conditions;
-mod crd;
+pub mod crd;
 pub mod decode;
 pub mod duration;
 pub mod hash;
-pub mod kwok;
 pub mod labels;
 pub mod names;
 pub mod nodeclaim;
 pub mod nodepool;
+pub mod objects;
 pub mod requirement;
-mod schema;
+pub mod schema;
 mod setback;
 pub mod taints;
 pub mod validation;
 
-pub use crd::{CrdFile, WriteCrdError, crd_files, crds, crds_without_provider, crds_yaml};
+pub use crd::{CrdFile, WriteCrdError, crd_files, crds_without_provider, crds_yaml};
 pub use decode::{Decoded, Unreadable};
 pub use duration::{DurationOrNever, GoDuration};
-pub use kwok::{KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};
 pub use nodepool::{
     Budget, ConsolidationPolicy, Disruption, DisruptionReason, MAX_SAVINGS_THRESHOLD,
     NodeClaimTemplate, NodeClaimTemplateSpec, NodePool, NodePoolSpec, NodePoolStatus,
     TemplateMetadata,
 };
+pub use objects::{NodeExt, ObjectExt};
 pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator};
 pub use setback::Setback;
 

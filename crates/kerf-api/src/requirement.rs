@@ -106,11 +106,11 @@ impl fmt::Display for Operator {
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct NodeClassReference {
-    /// API group of the object, without its version, e.g. karpenter.kwok.sh.
+    /// API group of the NodeClass, without its version.
     #[schemars(schema_with = "schema::node_class_group")]
     pub group: String,
 
-    /// Kind of the object, e.g. KWOKNodeClass.
+    /// Kind of the NodeClass.
     #[schemars(schema_with = "schema::node_class_kind")]
     pub kind: String,
 

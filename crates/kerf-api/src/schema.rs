@@ -17,7 +17,7 @@ const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 const REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 const REASON_OR_NONE: &str = "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$";
 
-pub(crate) const DURATION: &str = "^([0-9]+(s|m|h))+$";
+pub const DURATION: &str = "^([0-9]+(s|m|h))+$";
 pub(crate) const DURATION_OR_NEVER: &str = "^(([0-9]+(s|m|h))+|Never)$";
 pub(crate) const BUDGET_NODES: &str = "^((100|[0-9]{1,2})%|[0-9]+)$";
 pub(crate) const BUDGET_DURATION: &str = "^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$";
@@ -216,7 +216,7 @@ pub(crate) fn budget_reasons(generator: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = kwok_conditions(generator);
+    let mut schema = plain_conditions(generator);
     schema.insert("x-kubernetes-list-type".to_owned(), json!("map"));
     schema.insert("x-kubernetes-list-map-keys".to_owned(), json!(["type"]));
     schema
@@ -237,7 +237,7 @@ pub(crate) fn node_claim_conditions(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// A plain list: several conditions of one type are not refused here, unlike in the other kinds.
-pub(crate) fn kwok_conditions(_: &mut SchemaGenerator) -> Schema {
+pub fn plain_conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": {

@@ -248,7 +248,7 @@ mod tests {
             "metadata": { "labels": labels },
             "spec": {
                 "requirements": [],
-                "nodeClassRef": { "kind": "KWOKNodeClass", "name": "default", "group": "karpenter.kwok.sh" },
+                "nodeClassRef": { "kind": "ExampleNodeClass", "name": "default", "group": "cloud.example" },
             },
         });
         for (field, value) in spec.as_object().unwrap() {

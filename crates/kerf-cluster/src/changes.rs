@@ -15,7 +15,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kerf_api::{Decoded, NodeClaim, NodePool, Unreadable, annotations::DO_NOT_DISRUPT};
+use kerf_api::{Decoded, NodeClaim, NodeExt, NodePool, Unreadable, annotations::DO_NOT_DISRUPT};
 use kube_core::{Resource, ResourceExt};
 
 use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, Ownership, amounts, pods, slim};
@@ -229,7 +229,7 @@ kinds! {
     Node in nodes by reindex_node slim node,
     Pod in pods by reindex_pod slim pod else protected,
     DaemonSet in daemon_sets slim daemon_set,
-    PodDisruptionBudget in budgets else exhausted,
+    PodDisruptionBudget in pdbs else exhausted,
     Namespace in namespaces by reindex_namespace,
     PersistentVolume in volumes by reindex_storage,
     PersistentVolumeClaim in volume_claims by reindex_storage,
@@ -285,22 +285,18 @@ fn exhausted(budget: &mut PodDisruptionBudget) {
 }
 
 fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {
-    move_entry(&mut cluster.claims_by_provider_id, delta, |claim| {
-        Some(claim.status.as_ref()?.provider_id.as_str())
-    });
+    move_entry(&mut cluster.claims_by_provider_id, delta, |claim| Some(claim.provider_id()));
     cluster.release(&delta.key.name);
     if delta.after.is_none() {
         cluster.marks.forget(&delta.key.name);
     }
-    let ids = delta.both().map(|claim| Some(claim?.status.as_ref()?.provider_id.as_str()));
+    let ids = delta.both().map(|claim| Some(claim?.provider_id()));
     cluster.claim_changed(&delta.key.name, ids);
 }
 
 fn reindex_node(cluster: &mut Cluster, delta: &Delta<Node>) {
-    move_entry(&mut cluster.nodes_by_provider_id, delta, |node| {
-        node.spec.as_ref()?.provider_id.as_deref()
-    });
-    let ids = delta.both().map(|node| node?.spec.as_ref()?.provider_id.as_deref());
+    move_entry(&mut cluster.nodes_by_provider_id, delta, |node| Some(node.provider_id()));
+    let ids = delta.both().map(|node| Some(node?.provider_id()));
     cluster.node_changed(&delta.key.name, ids);
 }
 

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{
-    NodeClaim, Setback,
+    NodeClaim, ObjectExt, Setback,
     annotations::DO_NOT_DISRUPT,
     conditions::{CONSOLIDATABLE, Conditioned, DRIFTED, INITIALIZED, INSTANCE_TERMINATING, READY},
     labels::LabelRules,
@@ -22,11 +22,12 @@ use kube_core::ResourceExt;
 
 use crate::{
     Cluster,
-    budgets::{Blocked, Budgets},
     do_not_disrupt::Protection,
-    machine::Machine,
-    pods, reservations,
+    node_counts,
+    pdb::{BlockedByPdb, PdbLimits},
+    pods,
     snapshot::{self, Pools, Taken},
+    state_node::StateNode,
     validation::InvalidPod,
     view::Unreadable,
 };
@@ -64,9 +65,9 @@ impl Cluster {
             .iter()
             .filter_map(|pool| Some((pool.name.clone(), self.rules(pool, defaults)?)))
             .collect();
-        let budgets = self.budgets();
+        let budgets = self.pdb_limits();
         let standings: Vec<_> = self
-            .machines()
+            .state_nodes()
             .map(|machine| self.standing(machine, &budgets, in_queue, now))
             .collect();
         for (node, standing) in snapshot.nodes.iter_mut().zip(&standings) {
@@ -85,9 +86,9 @@ impl Cluster {
         let pool = self.pools.named(name)?;
         let fixed = StaticPool {
             replicas: pool.replicas()?,
-            limit: reservations::node_limit(pool),
+            limit: node_counts::node_limit(pool),
             count: self.node_count(name),
-            launches: pool.metadata.deletion_timestamp.is_none() && pool.is_true(READY),
+            launches: !pool.is_deleting() && pool.is_true(READY),
         };
         Some((name.to_owned(), fixed))
     }
@@ -97,7 +98,7 @@ impl Cluster {
         let spec = &object.spec;
         Some(Rules {
             replicas: spec.replicas,
-            node_limit: reservations::node_limit(object),
+            node_limit: node_counts::node_limit(object),
             pool: Arc::clone(pool),
             policy: spec.disruption.consolidation_policy,
             consolidate_after: spec.disruption.consolidate_after.clone(),
@@ -107,14 +108,14 @@ impl Cluster {
     }
 
     /// How a machine stands towards being disrupted, when no command is about it.
-    pub fn standing_of(&self, machine: Machine<'_>, now: Timestamp) -> Standing {
-        self.standing(machine, &self.budgets(), &BTreeSet::new(), now)
+    pub fn standing_of(&self, machine: StateNode<'_>, now: Timestamp) -> Standing {
+        self.standing(machine, &self.pdb_limits(), &BTreeSet::new(), now)
     }
 
     fn standing(
         &self,
-        machine: Machine<'_>,
-        budgets: &Budgets,
+        machine: StateNode<'_>,
+        budgets: &PdbLimits,
         in_queue: &BTreeSet<String>,
         now: Timestamp,
     ) -> Standing {
@@ -144,8 +145,6 @@ fn with_claim(standing: Standing, claim: &NodeClaim) -> Standing {
         let condition = claim.condition(kind).filter(|_| claim.is_true(kind));
         condition.map(|condition| condition.last_transition_time.0)
     };
-    let last_pod_event =
-        claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref());
     Standing {
         instance_terminating: claim.is_true(INSTANCE_TERMINATING),
         consolidatable: claim.is_true(CONSOLIDATABLE),
@@ -158,18 +157,18 @@ fn with_claim(standing: Standing, claim: &NodeClaim) -> Standing {
             .as_ref()
             .map(kerf_api::GoDuration::as_duration),
         initialized_at: since(INITIALIZED),
-        last_pod_event: last_pod_event.map(|time| time.0),
+        last_pod_event: claim.last_pod_event(),
         setback: Setback::read(claim),
         ..standing
     }
 }
 
-fn tenant(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Tenant {
+fn tenant(pod: &Pod, budgets: &PdbLimits, now: Timestamp) -> Tenant {
     let protection = Protection::of(pod, now);
     let protected = pods::is_active(pod) && protection.is_active();
     let budget = || match budgets.blocks(pod, now)? {
-        Blocked::By(key) => Some(Obstacle::Budget(key.to_string())),
-        Blocked::BySeveral(keys) => {
+        BlockedByPdb::By(key) => Some(Obstacle::Budget(key.to_string())),
+        BlockedByPdb::BySeveral(keys) => {
             Some(Obstacle::SeveralBudgets(keys.iter().map(ToString::to_string).collect()))
         }
     };
@@ -275,7 +274,7 @@ mod tests {
                 pod_json["metadata"]["namespace"] = json!("ns");
                 pod_json["metadata"]["annotations"] = annotations.clone();
                 pod_json["spec"]["containers"] = json!([]);
-                tenant(&self::pod(&pod_json), &cluster.budgets(), now).obstacle
+                tenant(&self::pod(&pod_json), &cluster.pdb_limits(), now).obstacle
             };
             let by_budget = budgeted.then(|| Obstacle::Budget("ns/b".to_owned()));
             assert_eq!(stands(&json!({})), by_budget, "{what} with a budget");

@@ -4,21 +4,20 @@
 //! gets a [`Change`] back for each event and shows it to the controllers.
 
 mod amounts;
-pub mod budgets;
 mod changes;
 pub mod do_not_disrupt;
 pub mod estate;
-pub mod load;
-pub mod machine;
 mod marks;
 mod node_class;
+pub mod node_counts;
 mod objects;
 mod ownership;
+pub mod pdb;
 pub mod pods;
-pub mod reservations;
 mod slim;
 pub mod snapshot;
 mod spread;
+pub mod state_node;
 mod storage;
 mod totals;
 mod unreadable;
@@ -44,7 +43,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{NodeClaim, NodePool};
 
 use marks::Marks;
-use reservations::Reservations;
+use node_counts::ReservedNames;
 use views::Views;
 
 pub use changes::{Change, Kind, Taken};
@@ -62,7 +61,7 @@ pub struct Cluster {
     pods: Objects<Pod>,
     daemon_sets: Objects<DaemonSet>,
     node_classes: Objects<NodeClass>,
-    budgets: Objects<PodDisruptionBudget>,
+    pdbs: Objects<PodDisruptionBudget>,
     namespaces: Objects<Namespace>,
     volumes: Objects<PersistentVolume>,
     volume_claims: Objects<PersistentVolumeClaim>,
@@ -84,7 +83,7 @@ pub struct Cluster {
     /// Those that kube-scheduler gave up on and a new node could help.
     waiting_pods: BTreeSet<Key>,
     views: Views,
-    reservations: Reservations,
+    reserved_names: ReservedNames,
 }
 
 /// Nodes and NodeClaims find each other by provider id, and there must be no more than one of each.
@@ -130,6 +129,22 @@ impl Cluster {
         &self.node_classes
     }
 
+    pub fn namespaces(&self) -> &Objects<Namespace> {
+        &self.namespaces
+    }
+
+    pub fn volumes(&self) -> &Objects<PersistentVolume> {
+        &self.volumes
+    }
+
+    pub fn volume_claims(&self) -> &Objects<PersistentVolumeClaim> {
+        &self.volume_claims
+    }
+
+    pub fn storage_classes(&self) -> &Objects<StorageClass> {
+        &self.storage_classes
+    }
+
     /// Whether every kind has been listed once: before that, what is missing here may only be late.
     pub fn listed(&self) -> bool {
         self.pools.listed()
@@ -138,7 +153,7 @@ impl Cluster {
             && self.pods.listed()
             && self.daemon_sets.listed()
             && self.node_classes.listed()
-            && self.budgets.listed()
+            && self.pdbs.listed()
             && self.namespaces.listed()
             && self.volumes.listed()
             && self.volume_claims.listed()

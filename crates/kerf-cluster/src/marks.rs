@@ -75,7 +75,7 @@ impl Cluster {
         was_marked.then_some(change)
     }
 
-    /// Whether it was marked here; [`Machine::is_leaving`](crate::machine::Machine::is_leaving) says whether it goes at all.
+    /// Whether it was marked here; [`StateNode::is_leaving`](crate::state_node::StateNode::is_leaving) says whether it goes at all.
     pub fn is_marked_for_deletion(&self, claim: &str) -> bool {
         self.marks.leaving.contains(claim)
     }
@@ -120,7 +120,7 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(claim("c"));
         let nominated = |cluster: &Cluster, now| {
-            cluster.machines().any(|machine| machine.is_nominated(seconds(now)))
+            cluster.state_nodes().any(|machine| machine.is_nominated(seconds(now)))
         };
         assert!(!nominated(&cluster, 0));
         cluster.nominate("c", [pod("a")], seconds(20));
@@ -165,7 +165,7 @@ mod tests {
         cluster.apply(claim("c"));
         let stays = |cluster: &Cluster| {
             let nodes = cluster.pool_resources("p").unwrap().amount("nodes");
-            let leaving = cluster.machines().any(|machine| machine.is_leaving());
+            let leaving = cluster.state_nodes().any(|machine| machine.is_leaving());
             (nodes == Quantity::from_units(1), leaving)
         };
         assert_eq!(stays(&cluster), (true, false));

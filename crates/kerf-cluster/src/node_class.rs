@@ -1,7 +1,7 @@
 //! What the operator needs to know of a provider's settings object, whatever its kind.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kerf_api::{NodeClassReference, conditions};
+use kerf_api::{NodeClassReference, ObjectExt, conditions};
 use kube_core::DynamicObject;
 
 use crate::{Key, changes::version_of};
@@ -30,7 +30,7 @@ impl NodeClass {
             reference,
             version: version_of(object),
             generation: object.metadata.generation.unwrap_or_default(),
-            deleting: object.metadata.deletion_timestamp.is_some(),
+            deleting: object.is_deleting(),
             ready: ready.and_then(|ready| serde_json::from_value(ready.clone()).ok()),
         }
     }

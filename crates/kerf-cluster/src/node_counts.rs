@@ -16,9 +16,8 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodePool, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON, INSTANCE_TERMINATING},
-    labels,
 };
 use kerf_model::{NodeCount, Quantity};
 use kube_core::ResourceExt;
@@ -27,7 +26,7 @@ use crate::Cluster;
 
 /// Names of claims to come, and their pools.
 #[derive(Debug, Default)]
-pub(crate) struct Reservations {
+pub(crate) struct ReservedNames {
     pool_of: BTreeMap<String, String>,
     given_out: u64,
 }
@@ -44,32 +43,30 @@ impl Cluster {
         let mut count = NodeCount::default();
         for claim in self.claims_in(pool) {
             match self.stage_of(claim) {
-                Stage::Active => count.active += 1,
-                Stage::Replacing => count.replacing += 1,
-                Stage::Leaving => count.leaving += 1,
+                ClaimStage::Active => count.active += 1,
+                ClaimStage::Replacing => count.replacing += 1,
+                ClaimStage::Leaving => count.leaving += 1,
             }
         }
-        let reserved = self.reservations.pool_of.values().filter(|of| *of == pool);
+        let reserved = self.reserved_names.pool_of.values().filter(|of| *of == pool);
         count.reserved = reserved.count() as u64;
         count
     }
 
     pub fn claims_in(&self, pool: &str) -> impl Iterator<Item = &Arc<NodeClaim>> {
-        let in_pool = move |claim: &&Arc<NodeClaim>| {
-            claim.labels().get(labels::NODE_POOL).is_some_and(|of| of == pool)
-        };
+        let in_pool = move |claim: &&Arc<NodeClaim>| claim.node_pool() == Some(pool);
         self.claims.values().filter(in_pool)
     }
 
-    pub fn stage_of(&self, claim: &NodeClaim) -> Stage {
+    pub fn stage_of(&self, claim: &NodeClaim) -> ClaimStage {
         let marked = claim.metadata.name.as_deref().is_some_and(|n| self.is_marked_for_deletion(n));
-        let deleted = claim.metadata.deletion_timestamp.is_some();
+        let deleted = claim.is_deleting();
         if marked || deleted || claim.is_true(INSTANCE_TERMINATING) {
-            Stage::Leaving
+            ClaimStage::Leaving
         } else if claim.is_true(DISRUPTION_REASON) {
-            Stage::Replacing
+            ClaimStage::Replacing
         } else {
-            Stage::Active
+            ClaimStage::Active
         }
     }
 
@@ -81,7 +78,7 @@ impl Cluster {
         (0..granted)
             .map(|_| {
                 let name = self.new_name(pool, now);
-                self.reservations.pool_of.insert(name.clone(), pool_name.clone());
+                self.reserved_names.pool_of.insert(name.clone(), pool_name.clone());
                 name
             })
             .collect()
@@ -89,12 +86,12 @@ impl Cluster {
 
     /// Gives a reservation back: there is no claim of that name and there will be none.
     pub fn release(&mut self, claim: &str) {
-        self.reservations.pool_of.remove(claim);
+        self.reserved_names.pool_of.remove(claim);
     }
 
     /// Whether a claim of that name is to come and not here yet.
     pub fn is_reserved(&self, claim: &str) -> bool {
-        self.reservations.pool_of.contains_key(claim)
+        self.reserved_names.pool_of.contains_key(claim)
     }
 
     /// As the API server makes names of `generateName`, but from what happens here, so that a run can be repeated.
@@ -102,9 +99,9 @@ impl Cluster {
         let pool_name = pool.name_any();
         let base: String = pool_name.chars().take(LONGEST_BASE).collect();
         loop {
-            self.reservations.given_out += 1;
+            self.reserved_names.given_out += 1;
             let mut hasher = DefaultHasher::new();
-            (pool.uid(), now, self.reservations.given_out).hash(&mut hasher);
+            (pool.uid(), now, self.reserved_names.given_out).hash(&mut hasher);
             let name = format!("{base}-{}", suffix(hasher.finish()));
             if self.claims.named(&name).is_none() && !self.is_reserved(&name) {
                 return name;
@@ -115,7 +112,7 @@ impl Cluster {
 
 /// Where in its life a claim is, as far as its pool's number of nodes goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ClaimStage {
     Active,
     Replacing,
     Leaving,

@@ -60,7 +60,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::json;
 
-    const CLASS: (&str, &str) = ("karpenter.kwok.sh", "KWOKNodeClass");
+    const CLASS: (&str, &str) = ("cloud.example", "ExampleNodeClass");
 
     fn cluster() -> Cluster {
         let mut cluster = Cluster::default();
@@ -100,7 +100,7 @@ mod tests {
         pool.spec.template.spec.node_class_ref.kind = "Other".into();
         assert!(cluster.apply(pool).is_none());
         assert_eq!(cluster.claims().values().count(), 1);
-        assert_eq!(cluster.machines().count(), 1, "a claim in flight of another is no machine");
+        assert_eq!(cluster.state_nodes().count(), 1, "a claim in flight of another is no machine");
         assert_eq!(cluster.node_count("p").active, 1);
         assert_eq!(cluster.pool_resources("p").unwrap().amount("nodes").units(), 1);
     }
@@ -117,7 +117,7 @@ mod tests {
     fn a_node_of_another_operator_is_a_node_like_any_other() {
         let mut cluster = cluster();
         cluster.apply(claim("theirs", "Other"));
-        cluster.apply(node("theirs", "karpenter.kwok.sh/other", false));
+        cluster.apply(node("theirs", "cloud.example/other", false));
         let rules = kerf_api::labels::LabelRules::default();
         let taken = cluster
             .snapshot(crate::snapshot::Pools::default(), &rules, Timestamp::UNIX_EPOCH)
@@ -132,9 +132,7 @@ mod tests {
     /// The other operator launches for the pods of its own nodes. Ours get a place before they are evicted.
     #[test]
     fn pods_on_leaving_nodes_of_another_operator_are_not_ours_to_place() {
-        for (label, pods) in
-            [("karpenter.kwok.sh/other", 0), ("karpenter.kwok.sh/kwoknodeclass", 1)]
-        {
+        for (label, pods) in [("cloud.example/other", 0), ("cloud.example/examplenodeclass", 1)] {
             let mut cluster = cluster();
             cluster.apply(node("n", label, true));
             let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({

@@ -13,10 +13,10 @@ use crate::{Cluster, Key, pods};
 
 /// The budgets of the cluster, as an eviction meets them.
 #[derive(Clone, Debug, Default)]
-pub struct Budgets(Vec<Budget>);
+pub struct PdbLimits(Vec<Pdb>);
 
 #[derive(Clone, Debug)]
-struct Budget {
+struct Pdb {
     key: Key,
     selector: Option<Selector>,
     disruptions_allowed: i32,
@@ -28,21 +28,21 @@ struct Budget {
 
 /// Why the eviction API would refuse a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blocked {
+pub enum BlockedByPdb {
     By(Key),
     /// Kubernetes evicts no pod that several budgets select.
     BySeveral(Vec<Key>),
 }
 
 impl Cluster {
-    pub fn budgets(&self) -> Budgets {
-        Budgets(self.budgets.iter().map(|(key, budget)| Budget::new(key, budget)).collect())
+    pub fn pdb_limits(&self) -> PdbLimits {
+        PdbLimits(self.pdbs.iter().map(|(key, budget)| Pdb::new(key, budget)).collect())
     }
 }
 
-impl Budgets {
+impl PdbLimits {
     /// Whether an eviction would be refused now.
-    pub fn blocks(&self, pod: &Pod, now: Timestamp) -> Option<Blocked> {
+    pub fn blocks(&self, pod: &Pod, now: Timestamp) -> Option<BlockedByPdb> {
         self.blocked(pod, now, |budget| budget.disruptions_allowed == 0)
     }
 
@@ -51,23 +51,30 @@ impl Budgets {
         self.blocked(pod, now, |budget| budget.never_allows).is_some()
     }
 
-    fn blocked(&self, pod: &Pod, now: Timestamp, refuses: fn(&Budget) -> bool) -> Option<Blocked> {
+    fn blocked(
+        &self,
+        pod: &Pod,
+        now: Timestamp,
+        refuses: fn(&Pdb) -> bool,
+    ) -> Option<BlockedByPdb> {
         if !pods::is_evictable(pod, now) {
             return None;
         }
         let namespace = pod.namespace().unwrap_or_default();
-        let matching: Vec<&Budget> =
+        let matching: Vec<&Pdb> =
             self.0.iter().filter(|budget| budget.selects(&namespace, pod)).collect();
         match matching.as_slice() {
             [] => None,
             [only] if only.spares_unhealthy && is_unready(pod) => None,
-            [only] => refuses(only).then(|| Blocked::By(only.key.clone())),
-            several => Some(Blocked::BySeveral(several.iter().map(|it| it.key.clone()).collect())),
+            [only] => refuses(only).then(|| BlockedByPdb::By(only.key.clone())),
+            several => {
+                Some(BlockedByPdb::BySeveral(several.iter().map(|it| it.key.clone()).collect()))
+            }
         }
     }
 }
 
-impl Budget {
+impl Pdb {
     fn new(key: &Key, budget: &Arc<PodDisruptionBudget>) -> Self {
         let spec = budget.spec.clone().unwrap_or_default();
         let is = |value: Option<&IntOrString>, number: Option<i32>, percent: &str| match value {
@@ -132,7 +139,7 @@ mod tests {
     fn a_budget_blocks_the_pods_it_selects() {
         let one = || json!({"maxUnavailable": 1});
         let spares = json!({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"});
-        let by = || Some(Blocked::By(Key::namespaced("ns", "b")));
+        let by = || Some(BlockedByPdb::By(Key::namespaced("ns", "b")));
         let now = Timestamp::UNIX_EPOCH;
         let cases = vec![
             (budget("b", one(), 0), pod("a", "ns", "True"), by()),
@@ -146,7 +153,7 @@ mod tests {
         for (budget, pod, expected) in cases {
             let mut cluster = Cluster::default();
             cluster.apply(budget.clone());
-            assert_eq!(cluster.budgets().blocks(&pod, now), expected, "{budget:?}");
+            assert_eq!(cluster.pdb_limits().blocks(&pod, now), expected, "{budget:?}");
         }
     }
 
@@ -155,9 +162,9 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(budget("b", json!({"maxUnavailable": 5}), 5));
         cluster.apply(budget("c", json!({"maxUnavailable": 5}), 5));
-        let blocked = cluster.budgets().blocks(&pod("a", "ns", "True"), Timestamp::UNIX_EPOCH);
+        let blocked = cluster.pdb_limits().blocks(&pod("a", "ns", "True"), Timestamp::UNIX_EPOCH);
         let keys = ["b", "c"].map(|name| Key::namespaced("ns", name)).to_vec();
-        assert_eq!(blocked, Some(Blocked::BySeveral(keys)));
+        assert_eq!(blocked, Some(BlockedByPdb::BySeveral(keys)));
     }
 
     #[test]
@@ -174,7 +181,7 @@ mod tests {
             let mut cluster = Cluster::default();
             cluster.apply(budget("b", spec.clone(), 0));
             let pod = pod("a", "ns", "True");
-            let blocked = cluster.budgets().is_blocked_for_good(&pod, Timestamp::UNIX_EPOCH);
+            let blocked = cluster.pdb_limits().is_blocked_for_good(&pod, Timestamp::UNIX_EPOCH);
             assert_eq!(blocked, expected, "{spec}");
         }
     }

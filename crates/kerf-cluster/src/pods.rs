@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kerf_api::taints;
+use kerf_api::{ObjectExt, taints};
 use kerf_model::{Effect, Taint, Toleration};
 use kube_core::ResourceExt;
 
@@ -45,7 +45,7 @@ pub fn is_terminal(pod: &Pod) -> bool {
 }
 
 pub fn is_terminating(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
+    pod.is_deleting()
 }
 
 pub fn is_active(pod: &Pod) -> bool {

@@ -176,7 +176,7 @@ fn statuses(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{budgets, do_not_disrupt::Protection, estate, pods};
+    use crate::{do_not_disrupt::Protection, estate, pdb, pods};
     use jiff::Timestamp;
     use kerf_model::KnownLabels;
     use serde_json::{Value, json};
@@ -221,7 +221,7 @@ mod tests {
                     pods::is_waiting_for_eviction(pod, now),
                     Protection::of(pod, now),
                     estate::eviction_cost(pod),
-                    budgets::is_unready(pod),
+                    pdb::is_unready(pod),
                     pods::last_event(pod),
                 )
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodePool,
+    NodePool, ObjectExt,
     conditions::{Conditioned, READY},
     labels::LabelRules,
 };
@@ -93,7 +93,7 @@ pub fn idle(pool: &NodePool) -> Option<Idle> {
     if pool.spec.replicas.is_some() {
         return Some(Idle::Static);
     }
-    if pool.metadata.deletion_timestamp.is_some() {
+    if pool.is_deleting() {
         return Some(Idle::Deleting);
     }
     let message = || pool.condition(READY).map(|ready| ready.message.clone()).unwrap_or_default();

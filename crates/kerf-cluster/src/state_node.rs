@@ -10,7 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, NodeExt, ObjectExt,
     conditions::{Conditioned, INSTANCE_TERMINATING},
     labels, taints,
 };
@@ -21,7 +21,7 @@ use crate::Cluster;
 
 /// At least one of the two is there.
 #[derive(Clone, Copy, Debug)]
-pub struct Machine<'a> {
+pub struct StateNode<'a> {
     pub node: Option<&'a Arc<Node>>,
     /// A machine without a claim is not ours; one of another operator has none here.
     pub claim: Option<&'a Arc<NodeClaim>>,
@@ -36,37 +36,36 @@ pub struct Machine<'a> {
 /// An amount that is not a quantity. From an API server none comes this far.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reading the resources of {machine}: {source}")]
-pub struct UnreadableMachine {
+pub struct UnreadableStateNode {
     machine: String,
     source: ResourcesError,
 }
 
 impl Cluster {
     /// Every node, and every launched claim whose node has yet to appear.
-    pub fn machines(&self) -> impl Iterator<Item = Machine<'_>> {
-        let nodes = self.nodes.values().map(|node| self.machine_of(node));
+    pub fn state_nodes(&self) -> impl Iterator<Item = StateNode<'_>> {
+        let nodes = self.nodes.values().map(|node| self.state_node_of(node));
         nodes.chain(self.claims.values().filter_map(|claim| self.in_flight(claim)))
     }
 
     /// The machine of a launched claim whose node has yet to appear.
-    pub(crate) fn in_flight<'a>(&'a self, claim: &'a Arc<NodeClaim>) -> Option<Machine<'a>> {
-        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    pub(crate) fn in_flight<'a>(&'a self, claim: &'a Arc<NodeClaim>) -> Option<StateNode<'a>> {
+        let provider_id = claim.provider_id();
         let launched = !provider_id.is_empty() && self.nodes_of(provider_id).next().is_none();
-        launched.then(|| self.machine(None, Some(claim)))
+        launched.then(|| self.state_node(None, Some(claim)))
     }
 
-    pub fn machine_of<'a>(&'a self, node: &'a Arc<Node>) -> Machine<'a> {
-        let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-        self.machine(Some(node), self.claim_of(provider_id.unwrap_or_default()).ok())
+    pub fn state_node_of<'a>(&'a self, node: &'a Arc<Node>) -> StateNode<'a> {
+        self.state_node(Some(node), self.claim_of(node.provider_id()).ok())
     }
 
-    fn machine<'a>(
+    fn state_node<'a>(
         &'a self,
         node: Option<&'a Arc<Node>>,
         claim: Option<&'a Arc<NodeClaim>>,
-    ) -> Machine<'a> {
+    ) -> StateNode<'a> {
         let name = claim.and_then(|claim| claim.metadata.name.as_deref());
-        Machine {
+        StateNode {
             node,
             claim,
             of_another: claim.is_none()
@@ -77,7 +76,7 @@ impl Cluster {
     }
 }
 
-impl Machine<'_> {
+impl StateNode<'_> {
     pub fn name(&self) -> String {
         let name = self.node.map(|node| node.name_any());
         name.or(self.claim.map(|claim| claim.name_any())).unwrap_or_default()
@@ -133,11 +132,9 @@ impl Machine<'_> {
     pub fn is_leaving(&self) -> bool {
         match (self.claim, self.node) {
             (Some(claim), _) => {
-                self.marked
-                    || claim.metadata.deletion_timestamp.is_some()
-                    || claim.is_true(INSTANCE_TERMINATING)
+                self.marked || claim.is_deleting() || claim.is_true(INSTANCE_TERMINATING)
             }
-            (None, Some(node)) => node.metadata.deletion_timestamp.is_some(),
+            (None, Some(node)) => node.is_deleting(),
             (None, None) => false,
         }
     }
@@ -146,12 +143,12 @@ impl Machine<'_> {
         self.nominated_until.is_some_and(|until| until > now)
     }
 
-    pub fn capacity(&self) -> Result<Resources, UnreadableMachine> {
+    pub fn capacity(&self) -> Result<Resources, UnreadableStateNode> {
         let node = self.node.and_then(|node| node.status.as_ref()?.capacity.as_ref());
         self.amounts(node, self.claim.and_then(|claim| claim.status.as_ref()).map(|s| &s.capacity))
     }
 
-    pub fn allocatable(&self) -> Result<Resources, UnreadableMachine> {
+    pub fn allocatable(&self) -> Result<Resources, UnreadableStateNode> {
         let node = self.node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
         self.amounts(
             node,
@@ -177,11 +174,11 @@ impl Machine<'_> {
         &self,
         of_node: Option<&BTreeMap<String, Quantity>>,
         of_claim: Option<&BTreeMap<String, Quantity>>,
-    ) -> Result<Resources, UnreadableMachine> {
+    ) -> Result<Resources, UnreadableStateNode> {
         let read = |map: Option<&BTreeMap<String, Quantity>>| match map {
             None => Ok(Resources::new()),
             Some(map) => Resources::from_api(map)
-                .map_err(|source| UnreadableMachine { machine: self.name(), source }),
+                .map_err(|source| UnreadableStateNode { machine: self.name(), source }),
         };
         let reported = read(of_node)?;
         if self.is_initialized() {

@@ -2,14 +2,14 @@
 
 use kerf_model::{Quantity, Resources};
 
-use crate::{Cluster, machine::UnreadableMachine};
+use crate::{Cluster, state_node::UnreadableStateNode};
 
 /// Resources that a pool's status always names, also when it has none of them.
 const ALWAYS_NAMED: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
 
 impl Cluster {
     /// The capacity of the pool's machines, each also counting as one of `nodes`. Those on their way out count for nothing.
-    pub fn pool_resources(&self, pool: &str) -> Result<Resources, UnreadableMachine> {
+    pub fn pool_resources(&self, pool: &str) -> Result<Resources, UnreadableStateNode> {
         let zeros = ALWAYS_NAMED.into_iter().map(|name| (name, Quantity::ZERO));
         let mut total: Resources = zeros.collect();
         let (amounts, machines) = self.pool_total(pool)?;

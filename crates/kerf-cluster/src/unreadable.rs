@@ -6,11 +6,11 @@
 use kerf_api::Unreadable;
 use kube_core::ResourceExt;
 
-use crate::{Cluster, Key, machine::Machine, pods};
+use crate::{Cluster, Key, pods, state_node::StateNode};
 
 impl Cluster {
     /// What of a machine cannot be read: its node, its claim, or a pod that is on it.
-    pub fn unreadable_part(&self, machine: Machine<'_>) -> Option<&Unreadable> {
+    pub fn unreadable_part(&self, machine: StateNode<'_>) -> Option<&Unreadable> {
         let of_node = || {
             let name = machine.node?.metadata.name.as_deref()?;
             self.nodes.unreadable(&Key::cluster(name)).or_else(|| self.unreadable_pod_on(name))
@@ -34,8 +34,7 @@ impl Cluster {
         if self.nodes.all_unreadable().is_empty() {
             return true;
         }
-        let status = self.claims.named(claim).and_then(|claim| claim.status.as_ref());
-        let provider_id = status.map_or("", |status| &status.provider_id);
+        let provider_id = self.claims.named(claim).map_or("", |claim| claim.provider_id());
         let mut nodes = self.nodes_of(provider_id);
         !nodes.any(|node| self.nodes.unreadable(&Key::cluster(node.name_any())).is_some())
     }
@@ -92,7 +91,7 @@ mod tests {
 
     /// What cannot be read of the only machine, and the CPUs that it has for pods.
     fn seen(cluster: &Cluster) -> (Option<String>, String) {
-        let machine = cluster.machines().next().unwrap();
+        let machine = cluster.state_nodes().next().unwrap();
         let why = cluster.standing_of(machine, Timestamp::UNIX_EPOCH).unreadable;
         let known = KnownLabels::default();
         let views = cluster.node_views(&known, &mut cluster.pod_reader(&known)).unwrap();

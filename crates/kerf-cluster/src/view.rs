@@ -20,8 +20,8 @@ use kube_core::ResourceExt;
 use crate::{
     Cluster,
     do_not_disrupt::Protection,
-    machine::{Machine, UnreadableMachine},
     pods,
+    state_node::{StateNode, UnreadableStateNode},
 };
 
 /// An object that holds something the model cannot read. The API server lets little of it through, and what the watch brings
@@ -31,7 +31,7 @@ pub enum Unreadable {
     #[error(transparent)]
     Pod(#[from] PodError),
     #[error(transparent)]
-    Machine(#[from] UnreadableMachine),
+    StateNode(#[from] UnreadableStateNode),
     #[error("reading the node affinity of a PersistentVolume: {0}")]
     Volume(#[from] UnknownOperator),
     #[error("reading the limits of NodePool {pool}: {source}")]
@@ -42,7 +42,7 @@ impl Cluster {
     /// A machine with its pods, each seen through `pod_view`.
     pub(crate) fn node_view(
         &self,
-        machine: Machine<'_>,
+        machine: StateNode<'_>,
         mut pod_view: impl FnMut(&core::Pod) -> Result<Arc<kerf_model::Pod>, PodError>,
     ) -> Result<snapshot::Node, Unreadable> {
         let name = machine.name();
@@ -77,12 +77,12 @@ impl Cluster {
     pub fn pods_to_place(&self, now: Timestamp) -> Vec<Arc<core::Pod>> {
         let pending = self.waiting_pods.iter().filter_map(|key| self.pods.get(key)).cloned();
         let leaving = self.nodes.values().filter(|node| {
-            let machine = self.machine_of(node);
+            let machine = self.state_node_of(node);
             machine.is_leaving() && !machine.of_another
         });
         let on_leaving = leaving
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
-        let budgets = self.budgets();
+        let budgets = self.pdb_limits();
         let displaced = on_leaving.filter(|pod| {
             pods::is_reschedulable(pod)
                 && !Protection::of(pod, now).is_active()

@@ -20,7 +20,7 @@ use kube_core::ResourceExt;
 
 use crate::{
     Cluster, Key,
-    machine::{Machine, UnreadableMachine},
+    state_node::{StateNode, UnreadableStateNode},
     view::Unreadable,
 };
 
@@ -44,19 +44,19 @@ struct Made {
     nodes: BTreeMap<Which, Arc<snapshot::Node>>,
     volumes: Option<Arc<Volumes>>,
     namespaces: Option<Arc<BTreeMap<String, Labels>>>,
-    totals: Totals,
+    totals: PoolCapacities,
 }
 
 /// What the machines of each pool amount to, kept in step machine by machine.
 #[derive(Debug, Default)]
-struct Totals {
+struct PoolCapacities {
     /// Not added again since they changed.
     changed: BTreeSet<Which>,
     shares: BTreeMap<Which, Share>,
     of_pools: BTreeMap<String, (Resources, u64)>,
 }
 
-type Share = Result<(String, Resources), UnreadableMachine>;
+type Share = Result<(String, Resources), UnreadableStateNode>;
 
 /// Interned constraints that nobody uses any more are swept out when there are this many.
 const SWEEP_AT: usize = 4096;
@@ -79,7 +79,7 @@ impl Cluster {
     ) -> Result<Vec<Arc<snapshot::Node>>, Unreadable> {
         let mut made = self.views.made_with(known);
         let mut views = Vec::with_capacity(self.nodes.values().size_hint().0);
-        for machine in self.machines() {
+        for machine in self.state_nodes() {
             let which = Which::of(&machine);
             if let Some(view) = made.nodes.get(&which) {
                 views.push(Arc::clone(view));
@@ -112,7 +112,7 @@ impl Cluster {
     }
 
     /// The capacity and the number of the pool's machines. Those on their way out count for nothing.
-    pub(crate) fn pool_total(&self, pool: &str) -> Result<(Resources, u64), UnreadableMachine> {
+    pub(crate) fn pool_total(&self, pool: &str) -> Result<(Resources, u64), UnreadableStateNode> {
         let mut made = self.views.lock();
         let totals = &mut made.totals;
         for which in std::mem::take(&mut totals.changed) {
@@ -124,9 +124,9 @@ impl Cluster {
         }
     }
 
-    fn machine_at(&self, which: &Which) -> Option<Machine<'_>> {
+    fn machine_at(&self, which: &Which) -> Option<StateNode<'_>> {
         match which {
-            Which::Node(name) => self.nodes.named(name).map(|node| self.machine_of(node)),
+            Which::Node(name) => self.nodes.named(name).map(|node| self.state_node_of(node)),
             Which::Claim(name) => self.claims.named(name).and_then(|claim| self.in_flight(claim)),
         }
     }
@@ -253,7 +253,7 @@ impl Made {
     }
 }
 
-impl Totals {
+impl PoolCapacities {
     fn put(&mut self, which: &Which, share: Option<Share>) {
         let before = match share {
             Some(share) => self.shares.insert(which.clone(), share),
@@ -277,7 +277,7 @@ impl Totals {
 }
 
 impl Which {
-    fn of(machine: &Machine<'_>) -> Self {
+    fn of(machine: &StateNode<'_>) -> Self {
         match machine.node {
             Some(node) => Self::Node(node.name_any()),
             None => Self::Claim(machine.name()),
@@ -286,7 +286,7 @@ impl Which {
 }
 
 /// What a machine adds to its pool.
-fn share(machine: Machine<'_>) -> Option<Share> {
+fn share(machine: StateNode<'_>) -> Option<Share> {
     let pool = machine.pool()?.to_owned();
     if machine.is_leaving() {
         return None;

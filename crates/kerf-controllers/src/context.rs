@@ -12,7 +12,7 @@ use kerf_runtime::{Clock, Lock, Queue, events::Recorder};
 use kube::{Api, Client, ResourceExt, api::DeleteParams};
 
 use crate::{
-    claim_writes::Turns,
+    claim::writes::Turns,
     definitions::Definitions,
     error::{Error, Result, Tried, is_not_found},
     index::Index,
@@ -81,7 +81,7 @@ impl Context {
     pub(crate) async fn disrupt(&self, claim: &NodeClaim, cause: Cause) -> Result<()> {
         let pods = {
             let cluster = self.index.read();
-            let node = claim.status.as_ref().map_or("", |status| &status.node_name);
+            let node = claim.node_name();
             cluster.pods_on(node).filter(|pod| pods::is_reschedulable(pod)).count()
         };
         self.delete_claim(claim).await?;

@@ -1,5 +1,6 @@
 //! What the controllers have in common: a queue of names, changes that fill it, and a reconcile that empties it.
 
+use kerf_api::NodeExt;
 use std::{pin::Pin, sync::Arc};
 
 use k8s_openapi::api::core::v1::Node;
@@ -31,9 +32,8 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 
 /// Adds the claim behind a node that changed; of several that share it, all.
 pub(crate) fn add_claim_of(delta: &Delta<Node>, cluster: &Cluster, queue: &Queue<String>) {
-    let node = delta.either().and_then(|node| node.spec.as_ref());
-    let provider_id = node.and_then(|spec| spec.provider_id.as_deref());
-    for claim in cluster.claims_of(provider_id.unwrap_or_default()) {
+    let provider_id = delta.either().map_or("", |node| node.provider_id());
+    for claim in cluster.claims_of(provider_id) {
         queue.add(claim.name_any());
     }
 }

@@ -35,8 +35,8 @@ use tracing::{debug, error, info};
 
 use crate::{
     context::Context,
-    do_not_disrupt,
     error::Result,
+    pod::do_not_disrupt,
     provisioning::{self, Batcher},
     settings::Settings,
 };
@@ -231,9 +231,8 @@ impl Disruption {
         let cluster = context.index.read();
         let candidates = self.commands.candidates();
         let claims = candidates.iter().filter_map(|name| cluster.claims().named(name));
-        let in_queue: BTreeSet<String> = claims
-            .filter_map(|claim| claim.status.as_ref().map(|status| status.provider_id.clone()))
-            .collect();
+        let in_queue: BTreeSet<String> =
+            claims.map(|claim| claim.provider_id().to_owned()).collect();
         let rules = context.provider.label_rules();
         let taken =
             cluster.estate(&pools, rules, context.settings.churn, &in_queue, context.now())?;
@@ -248,8 +247,7 @@ impl Disruption {
         let cluster = context.index.read();
         for name in self.commands.candidates() {
             let claim = cluster.claims().named(&name);
-            let provider_id = claim.and_then(|claim| claim.status.as_ref()).map(|s| &s.provider_id);
-            let node = provider_id.and_then(|id| cluster.node_of(id).ok());
+            let node = claim.and_then(|claim| cluster.node_of(claim.provider_id()).ok());
             if let Some(node) = node {
                 self.batcher.trigger(node.uid().unwrap_or_default());
             }

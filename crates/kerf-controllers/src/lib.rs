@@ -3,31 +3,20 @@
 //! Each reads the index, decides with the pure crates, and writes with optimistic locking. The client, the clock and the
 //! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
-mod claim_conditions;
-mod claim_creation;
-mod claim_writes;
-mod consistency;
+mod claim;
 mod context;
 mod controller;
 pub mod definitions;
 mod disruption;
-mod do_not_disrupt;
 mod error;
-mod expiration;
-mod garbage_collection;
-mod hydration;
 mod index;
-mod instance;
-mod lifecycle;
 mod metrics;
+mod node;
 pub mod operator;
-mod pod_events;
+mod pod;
 mod pool;
 mod provisioning;
-mod repair;
 pub mod settings;
-mod static_capacity;
-mod termination;
 mod transitions;
 
 pub use operator::Operator;

@@ -29,35 +29,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    claim_conditions::ClaimConditions,
-    claim_creation::Unsettled,
-    claim_writes::Turns,
-    consistency::Consistency,
+    claim::{
+        conditions::ClaimConditions, consistency::Consistency, creation::Unsettled,
+        expiration::Expiration, garbage_collection, hydration::Hydration, lifecycle::Lifecycle,
+        writes::Turns,
+    },
     context::Context,
     controller::Controllers,
     definitions::Definitions,
     disruption::{Commands, Disruption, Execution},
-    expiration::Expiration,
-    garbage_collection,
-    hydration::Hydration,
     index::{
         Index,
         follow::{Follower, Report},
         watch::Source,
     },
-    lifecycle::Lifecycle,
     metrics::{
         ControllerMetrics,
         provider::GuardedProvider,
         state::{Prices, State},
     },
-    pod_events::PodEvents,
-    pool::{Pools, registration_health::RegistrationHealth},
+    node::{
+        repair::Repair,
+        termination::{Termination, eviction::Evictions},
+    },
+    pod::last_event::PodEvents,
+    pool::{
+        registration_health::RegistrationHealth, static_capacity::StaticCapacity, status::Pools,
+    },
     provisioning::{self, Batcher, Promises},
-    repair::Repair,
     settings::Settings,
-    static_capacity::StaticCapacity,
-    termination::{Termination, eviction::Evictions},
     transitions::Transitions,
 };
 

@@ -9,7 +9,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodePool, ObjectExt,
     conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
     labels, taints,
 };
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
 use crate::{
-    claim_creation::Permit,
+    claim::creation::Permit,
     context::Context,
     error::{Error, Result},
 };
@@ -119,8 +119,7 @@ fn is_for_pods(cluster: &Cluster, claim: &NodeClaim) -> bool {
 }
 
 pub(crate) fn is_unlaunched(claim: &NodeClaim) -> bool {
-    claim.metadata.deletion_timestamp.is_none()
-        && claim.status.as_ref().is_none_or(|status| status.provider_id.is_empty())
+    !claim.is_deleting() && claim.provider_id().is_empty()
 }
 
 fn has_failed(claim: &NodeClaim) -> bool {

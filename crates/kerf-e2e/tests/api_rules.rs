@@ -224,7 +224,7 @@ impl Server {
 
     async fn install(&self) {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in kerf_api::crds() {
+        for crd in kerf_provider_kwok::crds() {
             crds.create(&PostParams::default(), &crd).await.unwrap();
         }
         for kind in Kind::ALL {
@@ -301,6 +301,6 @@ impl Server {
 }
 
 fn crd(kind: Kind) -> CustomResourceDefinition {
-    let mut crds = kerf_api::crds().into_iter();
+    let mut crds = kerf_provider_kwok::crds().into_iter();
     crds.find(|crd| crd.spec.names.kind == kind.name()).unwrap()
 }

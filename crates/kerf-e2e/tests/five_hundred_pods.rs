@@ -9,7 +9,7 @@ use kerf_api::{
     labels,
 };
 use kerf_controllers::Settings;
-use kerf_scenarios::{World, build};
+use kerf_stories::{World, build};
 use serde_json::json;
 
 const PODS: usize = 500;

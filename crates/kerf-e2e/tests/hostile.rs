@@ -179,7 +179,7 @@ spec:
 
 async fn with_crds() -> ControlPlane {
     let cluster = start(Profile::ApiOnly).await;
-    install_crds(&cluster, &kerf_api::crds_yaml().unwrap()).await;
+    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     cluster
 }
 

@@ -42,7 +42,7 @@ async fn without_custom_resources_it_says_how_to_install_them() {
 #[tokio::test]
 async fn of_several_operators_one_leads_and_another_takes_over() {
     let cluster = start(Profile::ApiOnly).await;
-    install_crds(&cluster, &kerf_api::crds_yaml().unwrap()).await;
+    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), "default");
     let spec = async || leases.get(LEASE).await.unwrap().spec.unwrap();
 

@@ -5,10 +5,11 @@ use std::{env, fs, time::Duration};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kerf_api::{KwokNodeClass, NodePool, labels};
+use kerf_api::{NodePool, labels};
 use kerf_control_plane::{ControlPlane, Profile};
 use kerf_e2e::{eventually, install_crds, operator::Operator, start};
-use kerf_scenarios::build;
+use kerf_provider_kwok::KwokNodeClass;
+use kerf_stories::build;
 use kube::{
     Api,
     api::{DeleteParams, ListParams, PostParams},
@@ -29,7 +30,7 @@ const PODS: u32 = 20;
 async fn a_leader_that_was_paused_writes_nothing_after_another_took_over() {
     let pauses = env::var(PAUSES).ok().map(|text| text.parse().expect("a number of pauses"));
     let cluster = start(Profile::WithoutTaintEviction.audited()).await;
-    install_crds(&cluster, &kerf_api::crds_yaml().unwrap()).await;
+    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     let everything = PostParams::default();
     let classes: Api<KwokNodeClass> = Api::all(cluster.client());
     classes.create(&everything, &build::node_class("default", &json!({}))).await.unwrap();

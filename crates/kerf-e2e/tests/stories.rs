@@ -1,6 +1,6 @@
-//! The stories of `kerf-scenarios` that need no virtual time, on a real control plane.
+//! The stories of `kerf-stories` that need no virtual time, on a real control plane.
 
-use kerf_scenarios::stories;
+use kerf_stories::stories;
 
 macro_rules! play {
     ($($chapter:ident at $($path:ident)::+ {
@@ -8,7 +8,7 @@ macro_rules! play {
     })+) => {
         $(mod $chapter {
             #[allow(unused_imports, reason = "a chapter may need virtual time throughout")]
-            use kerf_scenarios::{World, scenarios::$($path)::+ as chapter, stories::settings};
+            use kerf_stories::{World, chapters::$($path)::+ as chapter, stories::settings};
 
             $($(on! { $stage($settings): $story })+)+
         })+

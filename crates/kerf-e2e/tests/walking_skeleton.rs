@@ -13,7 +13,7 @@ use kerf_api::{
 };
 use kerf_controllers::Settings;
 use kerf_e2e::apply;
-use kerf_scenarios::{Stage, World};
+use kerf_stories::{Stage, World};
 
 const QUICKSTART: &str = include_str!("../../../examples/quickstart.yaml");
 

@@ -21,7 +21,7 @@ use kerf_api::{
 use kerf_model::pod::with_limits_as_requests;
 use kube_core::ResourceExt;
 
-use crate::{Cluster, pods};
+use kerf_cluster::{Cluster, pods};
 
 /// On the storage class that claims get when they name none.
 pub(super) const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -115,59 +115,55 @@ fn awaits_a_verdict(pod: &Pod) -> bool {
         && phase.is_none_or(|phase| phase == "Pending")
 }
 
-impl Cluster {
-    /// Claims without a class get the default one, where there is one.
-    pub(super) fn default_storage_classes(&mut self) {
-        let is_default = |class: &StorageClass| {
-            class.annotations().get(IS_DEFAULT_CLASS).is_some_and(|value| value == "true")
-        };
-        // Of several the newest is the default.
-        let default = self.storage_classes.values().filter(|class| is_default(class));
-        let default =
-            default.max_by_key(|class| class.creation_timestamp()).map(|it| it.name_any());
-        let Some(default) = default else { return };
-        let bare = |claim: &PersistentVolumeClaim| {
-            let spec = claim.spec.as_ref();
-            spec.is_none_or(|it| it.storage_class_name.is_none() && it.volume_name.is_none())
-        };
-        let bare: Vec<_> =
-            self.volume_claims.values().filter(|claim| bare(claim)).cloned().collect();
-        for claim in bare {
-            let mut claim = PersistentVolumeClaim::clone(&claim);
-            claim.spec.get_or_insert_default().storage_class_name = Some(default.clone());
-            self.apply(claim);
-        }
-    }
-
-    /// A claim that nobody has looked at gets the volume that it names, if that is there.
-    pub(super) fn bind_claims(&mut self) {
-        let is_new = |claim: &PersistentVolumeClaim| {
-            let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
-            claim.status.is_none() && volume.is_some_and(|it| self.volumes.named(it).is_some())
-        };
-        let new: Vec<_> = self.volume_claims.values().filter(|it| is_new(it)).cloned().collect();
-        for claim in new {
-            let mut claim = PersistentVolumeClaim::clone(&claim);
-            claim.status.get_or_insert_default().phase = Some("Bound".to_owned());
-            self.apply(claim);
-        }
-    }
-
-    /// Every namespace carries its name as a label, and pods do not exist outside of one.
-    pub(super) fn default_namespaces(&mut self) {
-        let written = self.namespaces.iter().map(|(key, _)| key.name.clone());
-        let lived_in = self.pods.iter().map(|(key, _)| key.namespace.clone());
-        let names: BTreeSet<String> = written.chain(lived_in).collect();
-        for name in names {
-            let known = self.namespaces.named(&name);
-            let mut namespace = known.map_or_else(Namespace::default, |it| Namespace::clone(it));
-            namespace.metadata.name = Some(name.clone());
-            namespace.labels_mut().insert("kubernetes.io/metadata.name".to_owned(), name);
-            self.apply(namespace);
-        }
+/// Claims without a class get the default one, where there is one.
+pub(super) fn storage_classes(cluster: &mut Cluster) {
+    let is_default = |class: &StorageClass| {
+        class.annotations().get(IS_DEFAULT_CLASS).is_some_and(|value| value == "true")
+    };
+    // Of several the newest is the default.
+    let default = cluster.storage_classes().values().filter(|class| is_default(class));
+    let default = default.max_by_key(|class| class.creation_timestamp()).map(|it| it.name_any());
+    let Some(default) = default else { return };
+    let bare = |claim: &PersistentVolumeClaim| {
+        let spec = claim.spec.as_ref();
+        spec.is_none_or(|it| it.storage_class_name.is_none() && it.volume_name.is_none())
+    };
+    let bare: Vec<_> =
+        cluster.volume_claims().values().filter(|claim| bare(claim)).cloned().collect();
+    for claim in bare {
+        let mut claim = PersistentVolumeClaim::clone(&claim);
+        claim.spec.get_or_insert_default().storage_class_name = Some(default.clone());
+        cluster.apply(claim);
     }
 }
 
+/// A claim that nobody has looked at gets the volume that it names, if that is there.
+pub(super) fn bind_claims(cluster: &mut Cluster) {
+    let is_new = |claim: &PersistentVolumeClaim| {
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        claim.status.is_none() && volume.is_some_and(|it| cluster.volumes().named(it).is_some())
+    };
+    let new: Vec<_> = cluster.volume_claims().values().filter(|it| is_new(it)).cloned().collect();
+    for claim in new {
+        let mut claim = PersistentVolumeClaim::clone(&claim);
+        claim.status.get_or_insert_default().phase = Some("Bound".to_owned());
+        cluster.apply(claim);
+    }
+}
+
+/// Every namespace carries its name as a label, and pods do not exist outside of one.
+pub(super) fn namespaces(cluster: &mut Cluster) {
+    let written = cluster.namespaces().iter().map(|(key, _)| key.name.clone());
+    let lived_in = cluster.pods().iter().map(|(key, _)| key.namespace.clone());
+    let names: BTreeSet<String> = written.chain(lived_in).collect();
+    for name in names {
+        let known = cluster.namespaces().named(&name);
+        let mut namespace = known.map_or_else(Namespace::default, |it| Namespace::clone(it));
+        namespace.metadata.name = Some(name.clone());
+        namespace.labels_mut().insert("kubernetes.io/metadata.name".to_owned(), name);
+        cluster.apply(namespace);
+    }
+}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,5 @@
-//! An index from objects in files: manifests as one writes them, or dumps of a cluster.
+//! An index from objects in files: manifests as one writes them, or dumps of a cluster. It adds what a cluster would have
+//! added by itself.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
-use kerf_api::{GROUP, NodeClaim, NodePool, kwok::KWOK_NODE_CLASS_KIND, labels::LabelRules};
-use kube_core::ResourceExt;
+use kerf_api::{GROUP, NodeClaim, NodePool, labels::LabelRules};
+use kerf_cluster::{Cluster, Key, Kind, NodeClass};
+use kube_core::{DynamicObject, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Cluster, Key, Kind};
 use workloads::{Workload, Workloads};
 
 mod defaults;
@@ -39,6 +40,8 @@ pub struct Loader {
     workloads: Workloads,
     passed_over: BTreeMap<String, usize>,
     newest: Option<Timestamp>,
+    /// Group and kind of the NodeClasses that are taken in.
+    node_classes: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -88,6 +91,11 @@ impl LoadError {
 }
 
 impl Loader {
+    /// A loader that takes in NodeClasses of these groups and kinds, and passes over those of others.
+    pub fn knowing(node_classes: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { node_classes: node_classes.into_iter().collect(), ..Self::default() }
+    }
+
     /// Takes in one object, or a list of them as `kubectl get -o json` prints it.
     pub fn add(&mut self, document: Value) -> Result<(), LoadError> {
         self.newest = self.newest.max(newest(&document));
@@ -114,20 +122,20 @@ impl Loader {
     pub fn finish(mut self, rules: &LabelRules, now: Timestamp) -> Loaded {
         let expanded = self.workloads.expand(&mut self.cluster);
         let cluster = &mut self.cluster;
-        let pods: Vec<_> = cluster.pods.values().cloned().collect();
+        let pods: Vec<_> = cluster.pods().values().cloned().collect();
         for pod in pods {
             let mut pod = Pod::clone(&pod);
             defaults::pod(&mut pod);
             cluster.apply(pod);
         }
-        let judged = cluster.pools.values().filter_map(|pool| defaults::pool(pool, rules, now));
+        let judged = cluster.pools().values().filter_map(|pool| defaults::pool(pool, rules, now));
         for pool in judged.collect::<Vec<_>>() {
             cluster.apply(pool);
         }
-        cluster.add_ephemeral_claims();
-        cluster.default_storage_classes();
-        cluster.bind_claims();
-        cluster.default_namespaces();
+        workloads::add_ephemeral_claims(cluster);
+        defaults::storage_classes(cluster);
+        defaults::bind_claims(cluster);
+        defaults::namespaces(cluster);
         Loaded { cluster: self.cluster, expanded, passed_over: self.passed_over }
     }
 
@@ -153,31 +161,41 @@ impl Loader {
         kind: &str,
         mut object: Value,
     ) -> Result<(), LoadError> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        if self
+            .node_classes
+            .iter()
+            .any(|known| (known.0.as_str(), known.1.as_str()) == (group, kind))
+        {
+            let class = read::<DynamicObject>(kind, object)?;
+            self.cluster.apply(NodeClass::from_object(group, kind, &class));
+            return Ok(());
+        }
         if !fields::is_read(api_version, kind) {
             return self.pass_over(api_version, kind);
         }
         fields::trim(&mut object);
         let cluster = &mut self.cluster;
         match kind {
-            "NodePool" => cluster.load::<NodePool>(kind, object),
-            "NodeClaim" => cluster.load::<NodeClaim>(kind, object),
-            "Node" => cluster.load::<Node>(kind, object),
-            "Namespace" => cluster.load::<Namespace>(kind, object),
-            "PersistentVolume" => cluster.load::<PersistentVolume>(kind, object),
-            "StorageClass" => cluster.load::<StorageClass>(kind, object),
-            "CSINode" => cluster.load::<CSINode>(kind, object),
-            "Pod" => cluster.load_namespaced::<Pod>(kind, object),
-            "DaemonSet" => cluster.load_namespaced::<DaemonSet>(kind, object),
-            "PodDisruptionBudget" => cluster.load_namespaced::<PodDisruptionBudget>(kind, object),
+            "NodePool" => load::<NodePool>(cluster, kind, object),
+            "NodeClaim" => load::<NodeClaim>(cluster, kind, object),
+            "Node" => load::<Node>(cluster, kind, object),
+            "Namespace" => load::<Namespace>(cluster, kind, object),
+            "PersistentVolume" => load::<PersistentVolume>(cluster, kind, object),
+            "StorageClass" => load::<StorageClass>(cluster, kind, object),
+            "CSINode" => load::<CSINode>(cluster, kind, object),
+            "Pod" => load_namespaced::<Pod>(cluster, kind, object),
+            "DaemonSet" => load_namespaced::<DaemonSet>(cluster, kind, object),
+            "PodDisruptionBudget" => load_namespaced::<PodDisruptionBudget>(cluster, kind, object),
             "PersistentVolumeClaim" => {
-                cluster.load_namespaced::<PersistentVolumeClaim>(kind, object)
+                load_namespaced::<PersistentVolumeClaim>(cluster, kind, object)
             }
             "Deployment" => self.load_workload::<Deployment>(kind, object),
             "ReplicaSet" => self.load_set::<ReplicaSet>(kind, object),
             "StatefulSet" => self.load_set::<StatefulSet>(kind, object),
-            "Service" => cluster.load_namespaced::<Service>(kind, object),
+            "Service" => load_namespaced::<Service>(cluster, kind, object),
             "ReplicationController" => {
-                cluster.load_namespaced::<ReplicationController>(kind, object)
+                load_namespaced::<ReplicationController>(cluster, kind, object)
             }
             "Job" => self.load_workload::<Job>(kind, object),
             _ => self.pass_over(api_version, kind),
@@ -210,32 +228,27 @@ impl Loader {
             let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
             return Err(LoadError::OtherVersion { kind, api_version, wanted });
         }
-        // It belongs to a pool, and all that it could say is that nodes take their time.
-        if kind != KWOK_NODE_CLASS_KIND {
-            *self.passed_over.entry(kind.to_owned()).or_default() += 1;
-        }
+        *self.passed_over.entry(kind.to_owned()).or_default() += 1;
         Ok(())
     }
 }
 
-impl Cluster {
-    fn load<K: Kind + DeserializeOwned>(
-        &mut self,
-        kind: &str,
-        object: Value,
-    ) -> Result<(), LoadError> {
-        self.apply::<K>(read(kind, object)?);
-        Ok(())
-    }
+fn load<K: Kind + DeserializeOwned>(
+    cluster: &mut Cluster,
+    kind: &str,
+    object: Value,
+) -> Result<(), LoadError> {
+    cluster.apply::<K>(read(kind, object)?);
+    Ok(())
+}
 
-    fn load_namespaced<K: Kind + DeserializeOwned + ResourceExt>(
-        &mut self,
-        kind: &str,
-        object: Value,
-    ) -> Result<(), LoadError> {
-        self.apply(in_a_namespace::<K>(read(kind, object)?));
-        Ok(())
-    }
+fn load_namespaced<K: Kind + DeserializeOwned + ResourceExt>(
+    cluster: &mut Cluster,
+    kind: &str,
+    object: Value,
+) -> Result<(), LoadError> {
+    cluster.apply(in_a_namespace::<K>(read(kind, object)?));
+    Ok(())
 }
 
 fn read<K: DeserializeOwned>(kind: &str, object: Value) -> Result<K, LoadError> {

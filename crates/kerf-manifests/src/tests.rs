@@ -105,9 +105,21 @@ fn what_cannot_be_read_is_named() {
 #[test]
 fn other_kinds_are_counted_and_their_contents_do_not_matter() {
     let other = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "data": 7});
-    let loaded =
-        load(&[other("Secret"), other("Secret"), other("ConfigMap"), other("KWOKNodeClass")]);
+    let loaded = load(&[other("Secret"), other("Secret"), other("ConfigMap")]);
     assert_eq!(loaded.passed_over, [("Secret".into(), 2), ("ConfigMap".into(), 1)].into());
+}
+
+#[test]
+fn node_classes_of_known_kinds_are_taken_in() {
+    let class = |group: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "ExampleNodeClass", "metadata": {"name": "a"}});
+    let mut loader = Loader::knowing([("cloud.example".to_owned(), "ExampleNodeClass".to_owned())]);
+    for group in ["cloud.example", "other.example"] {
+        loader.add(class(group)).unwrap();
+    }
+    let loaded = loader.finish(&LabelRules::default(), Timestamp::UNIX_EPOCH);
+    let keys = loaded.cluster.node_classes().iter().map(|(key, _)| key.to_string());
+    assert_eq!(keys.collect::<Vec<_>>(), ["cloud.example/ExampleNodeClass/a"]);
+    assert_eq!(loaded.passed_over, [("ExampleNodeClass".into(), 1)].into());
 }
 
 #[test]
@@ -179,7 +191,7 @@ fn pods_of_a_stateful_set_come_with_their_claims() {
         "metadata": {"name": "slow", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}});
     let cluster = load(&[set, class]).cluster;
     let claims: Vec<_> = cluster
-        .volume_claims
+        .volume_claims()
         .iter()
         .map(|(key, claim)| {
             let spec = claim.spec.clone().unwrap();
@@ -206,7 +218,7 @@ fn ephemeral_volumes_get_their_claims() {
     with_volume["spec"]["volumes"] = json!([{"name": "scratch", "ephemeral":
         {"volumeClaimTemplate": {"spec": {"storageClassName": "fast", "accessModes": []}}}}]);
     let cluster = load(&[with_volume]).cluster;
-    let claim = cluster.volume_claims.get(&crate::Key::namespaced("default", "a-scratch")).unwrap();
+    let claim = cluster.volume_claims().get(&Key::namespaced("default", "a-scratch")).unwrap();
     assert_eq!(claim.spec.as_ref().unwrap().storage_class_name.as_deref(), Some("fast"));
 }
 
@@ -229,7 +241,8 @@ fn a_pool_that_nobody_judged_is_judged_here() {
     };
     let idle = |document| {
         let cluster = load(&[document]).cluster;
-        crate::snapshot::idle(cluster.pools().values().next().unwrap()).map(|why| why.to_string())
+        kerf_cluster::snapshot::idle(cluster.pools().values().next().unwrap())
+            .map(|why| why.to_string())
     };
     let said = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "R", "message": "no",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]});

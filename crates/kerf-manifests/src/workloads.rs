@@ -1,5 +1,6 @@
 //! The pods that workloads would make, for workloads that have none yet.
 
+use kerf_api::ObjectExt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
@@ -15,8 +16,9 @@ use k8s_openapi::{
 };
 use kube_core::{Resource, ResourceExt};
 
+use kerf_cluster::{Cluster, Key, Kind};
+
 use super::LoadError;
-use crate::{Cluster, Key};
 
 /// Kubernetes puts it on the pods of a Deployment; spread constraints tell revisions apart by it.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -86,13 +88,13 @@ impl Workloads {
                 expanded.push(Expanded { kind, workload: key, asked, pods: pods.len() });
             }
             if let Some(set) = workload.replica_set() {
-                cluster.apply_if_missing(set);
+                apply_if_missing(cluster, set);
             }
             for claim in pods.iter().flat_map(|pod| workload.claims_of(pod)) {
-                cluster.apply_if_missing(claim);
+                apply_if_missing(cluster, claim);
             }
             for pod in pods {
-                cluster.apply_if_missing(pod);
+                apply_if_missing(cluster, pod);
             }
         }
         expanded
@@ -100,7 +102,7 @@ impl Workloads {
 
     /// Kind and key of everything that owns something.
     fn owners(&self, cluster: &Cluster) -> BTreeSet<(String, Key)> {
-        let pods = cluster.pods.values().map(|pod| &pod.metadata);
+        let pods = cluster.pods().values().map(|pod| &pod.metadata);
         let all = pods.chain(self.0.values().map(|workload| &workload.metadata));
         let mut owners = BTreeSet::new();
         for metadata in all {
@@ -119,29 +121,26 @@ impl Workloads {
     }
 }
 
-impl Cluster {
-    /// The claims that pods bring along with them, as the controller for ephemeral volumes makes them.
-    pub(super) fn add_ephemeral_claims(&mut self) {
-        let pods: Vec<_> = self.pods.values().cloned().collect();
-        for pod in pods {
-            let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
-            for volume in volumes.into_iter().flatten() {
-                let Some(ephemeral) = &volume.ephemeral else { continue };
-                let template = ephemeral.volume_claim_template.as_ref();
-                let name = format!("{}-{}", pod.name_any(), volume.name);
-                let spec = template.map(|template| template.spec.clone());
-                self.apply_if_missing(claim(name, pod.namespace(), spec.unwrap_or_default()));
-            }
-        }
-    }
-
-    fn apply_if_missing<K: crate::Kind>(&mut self, object: K) {
-        if K::objects(self).get(&object.key()).is_none() {
-            self.apply(object);
+/// The claims that pods bring along with them, as the controller for ephemeral volumes makes them.
+pub(super) fn add_ephemeral_claims(cluster: &mut Cluster) {
+    let pods: Vec<_> = cluster.pods().values().cloned().collect();
+    for pod in pods {
+        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+        for volume in volumes.into_iter().flatten() {
+            let Some(ephemeral) = &volume.ephemeral else { continue };
+            let template = ephemeral.volume_claim_template.as_ref();
+            let name = format!("{}-{}", pod.name_any(), volume.name);
+            let spec = template.map(|template| template.spec.clone());
+            apply_if_missing(cluster, claim(name, pod.namespace(), spec.unwrap_or_default()));
         }
     }
 }
 
+fn apply_if_missing<K: Kind>(cluster: &mut Cluster, object: K) {
+    if K::objects(cluster).get(&object.key()).is_none() {
+        cluster.apply(object);
+    }
+}
 fn claim(
     name: String,
     namespace: Option<String>,
@@ -169,7 +168,7 @@ impl Workload {
                 controller: Some(true),
                 ..OwnerReference::default()
             },
-            pods: if object.meta().deletion_timestamp.is_some() { 0 } else { pods.unwrap_or(1) },
+            pods: if object.is_deleting() { 0 } else { pods.unwrap_or(1) },
             pods_field: "spec.replicas",
             first: 0,
             template,

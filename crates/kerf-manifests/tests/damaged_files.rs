@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use kerf_api::labels::LabelRules;
-use kerf_cluster::{load::Loader, snapshot::Pools};
+use kerf_cluster::snapshot::Pools;
+use kerf_manifests::Loader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ fn objects() -> Vec<Value> {
         "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
     }});
     let selector = json!({"matchLabels": {"app": "a"}});
-    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "n"});
+    let class = json!({"group": "cloud.example", "kind": "ExampleNodeClass", "name": "n"});
     let wants = json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"], "minValues": 1}]);
     let of = |version: &str, kind: &str, spec: &Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "n", "uid": "u"}, "spec": spec});
     let set = json!({"replicas": 2, "selector": selector, "template": template});

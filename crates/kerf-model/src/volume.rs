@@ -1,5 +1,6 @@
 //! Volumes: where their claims allow a pod to run, and how many a node can attach.
 
+use kerf_api::ObjectExt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -214,7 +215,7 @@ impl From<&k8s::PersistentVolumeClaim> for VolumeClaim {
             // The binder writes the annotation first and the phase last.
             bound: completed || phase == Some("Bound"),
             lost: phase == Some("Lost"),
-            deleting: claim.metadata.deletion_timestamp.is_some(),
+            deleting: claim.is_deleting(),
         }
     }
 }
@@ -224,7 +225,7 @@ impl Volume {
         volume: &k8s::PersistentVolume,
         labels: &KnownLabels,
     ) -> Result<Self, UnknownOperator> {
-        let deleting = volume.metadata.deletion_timestamp.is_some();
+        let deleting = volume.is_deleting();
         let Some(spec) = &volume.spec else { return Ok(Self { deleting, ..Self::default() }) };
         let driver = match (&spec.csi, &spec.aws_elastic_block_store) {
             (Some(csi), _) => Some(csi.driver.clone()),

@@ -111,11 +111,11 @@ impl Described {
             Requirement::is_in(labels::OS, &self.operating_systems),
             Requirement::is_in(labels::ZONE, offered(Offering::zone)),
             Requirement::is_in(labels::CAPACITY_TYPE, offered(Offering::capacity_type)),
-            Requirement::is_in(labels::KWOK_INSTANCE_SIZE, [size(&self.name).unwrap_or(&cpu)]),
-            Requirement::is_in(labels::KWOK_INSTANCE_FAMILY, [family(&self.name)]),
-            Requirement::is_in(labels::KWOK_INSTANCE_CPU, [&cpu]),
+            Requirement::is_in(crate::labels::INSTANCE_SIZE, [size(&self.name).unwrap_or(&cpu)]),
+            Requirement::is_in(crate::labels::INSTANCE_FAMILY, [family(&self.name)]),
+            Requirement::is_in(crate::labels::INSTANCE_CPU, [&cpu]),
             Requirement::is_in(
-                labels::KWOK_INSTANCE_MEMORY,
+                crate::labels::INSTANCE_MEMORY,
                 [self.capacity.amount(MEMORY).to_string()],
             ),
         ])

@@ -6,11 +6,10 @@ use k8s_openapi::{
     api::core::v1::{Node, NodeSpec, NodeStatus, Taint},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kerf_api::{NodeClaim, Operator, labels, taints};
+use kerf_api::{NodeClaim, ObjectExt, Operator, labels, taints};
 use kerf_model::{InstanceType, KnownLabels, Offering, Requirement, Requirements, Resources};
+use kerf_provider::{Launched, ProviderError};
 use kube::ResourceExt;
-
-use crate::{Launched, ProviderError};
 
 const PROVIDER_ID_PREFIX: &str = "kwok://";
 
@@ -189,7 +188,7 @@ pub(super) fn launched(node: &Node) -> Launched {
         annotations: node.annotations().clone(),
         capacity: status.capacity.unwrap_or_default(),
         allocatable: status.allocatable.unwrap_or_default(),
-        terminating: node.metadata.deletion_timestamp.is_some(),
+        terminating: node.is_deleting(),
     }
 }
 
@@ -202,7 +201,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kwok::generated;
+    use crate::generated;
 
     fn claim(spec: &Value) -> NodeClaim {
         let mut claim = json!({

@@ -21,13 +21,13 @@ use std::{
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    Decoded, GoDuration, KwokNodeClass, NodeClaim, NodePool,
+    Decoded, GoDuration, NodeClaim, NodePool, ObjectExt,
     conditions::{Conditioned, READY, REGISTERED, Status},
     decode,
-    kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
-    labels::{self, LabelRules},
+    labels::LabelRules,
 };
 use kerf_model::{InstanceType, KnownLabels};
+use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, GetParams, ListParams, PostParams},
@@ -37,18 +37,20 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::{info, warn};
 
-use crate::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
 use launches::Launches;
 
 mod catalogue;
 mod catalogue_file;
 mod instance;
+pub mod labels;
 mod launches;
+mod node_class;
 mod reservations;
 
 pub use catalogue::generated;
 pub use catalogue_file::{CatalogueError, CatalogueFileError, from_file, from_json};
 pub use instance::{Choice, choose};
+pub use node_class::{GROUP, KIND, KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus, crds};
 
 /// The conditions under which a node is replaced by node repair.
 const REPAIR_POLICIES: [RepairPolicy; 2] = [
@@ -80,9 +82,9 @@ impl KwokProvider {
             client,
             catalogue: RwLock::new(instance_types.into_iter().map(Arc::new).collect()),
             node_classes: [NodeClassKind {
-                group: KWOK_GROUP.to_owned(),
+                group: GROUP.to_owned(),
                 version: "v1alpha1".to_owned(),
-                kind: KWOK_NODE_CLASS_KIND.to_owned(),
+                kind: KIND.to_owned(),
                 plural: "kwoknodeclasses".to_owned(),
             }],
         }
@@ -294,12 +296,12 @@ pub fn label_rules(instance_types: &[InstanceType]) -> LabelRules {
     let offered = instance_types.iter().flat_map(InstanceType::offerings);
     let offered = offered.flat_map(|offering| offering.requirements.keys());
     LabelRules::default()
-        .restricting(labels::KWOK_DOMAIN)
+        .restricting(labels::DOMAIN)
         .knowing([
-            labels::KWOK_INSTANCE_CPU,
-            labels::KWOK_INSTANCE_MEMORY,
-            labels::KWOK_INSTANCE_FAMILY,
-            labels::KWOK_INSTANCE_SIZE,
+            labels::INSTANCE_CPU,
+            labels::INSTANCE_MEMORY,
+            labels::INSTANCE_FAMILY,
+            labels::INSTANCE_SIZE,
         ])
         .knowing(offered)
 }
@@ -314,7 +316,7 @@ fn is_waiting_for_its_node(claim: &NodeClaim) -> bool {
     let provider_id = claim.status.as_ref().map(|status| status.provider_id.as_str());
     // Any provider id can be written into a claim by hand.
     provider_id.and_then(instance::name_in) == Some(&instance::node_name(claim))
-        && claim.metadata.deletion_timestamp.is_none()
+        && !claim.is_deleting()
         && !claim.is_true(REGISTERED)
 }
 

@@ -1,14 +1,26 @@
 //! `KWOKNodeClass`: settings of the KWOK provider, whose nodes exist in the API server only.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSON},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube_core::CustomResourceExt;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 
-use crate::{conditions::Conditioned, duration::GoDuration, schema};
+use crate::labels;
 
-pub const KWOK_GROUP: &str = "karpenter.kwok.sh";
-pub const KWOK_NODE_CLASS_KIND: &str = "KWOKNodeClass";
+use kerf_api::{
+    GoDuration,
+    conditions::Conditioned,
+    crd::{self, Additions},
+    schema,
+};
+
+pub const GROUP: &str = "karpenter.kwok.sh";
+pub const KIND: &str = "KWOKNodeClass";
 
 /// How simulated nodes come up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, CustomResource)]
@@ -54,7 +66,7 @@ impl<'de> Deserialize<'de> for KwokNodeClassSpec {
 pub struct KwokNodeClassStatus {
     /// Whether the settings can be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::kwok_conditions")]
+    #[schemars(schema_with = "schema::plain_conditions")]
     pub conditions: Vec<Condition>,
 }
 
@@ -68,4 +80,30 @@ impl Conditioned for KwokNodeClass {
     fn conditions_mut(&mut self) -> &mut Vec<Condition> {
         &mut self.status.get_or_insert_default().conditions
     }
+}
+
+/// The core's CRDs with this provider's labels reserved, and its own.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    crd::crds(&Additions {
+        node_classes: vec![node_class()],
+        domain: labels::DOMAIN,
+        labels_in_requirements: &labels::IN_REQUIREMENTS,
+    })
+}
+
+fn node_class() -> CustomResourceDefinition {
+    let mut crd = crd::mended(KwokNodeClass::crd());
+    let Some(root) = crd::root(&mut crd) else { return crd };
+    root.required = None;
+    if let Some(status) = crd::at(root, &["status"]) {
+        // Nothing reconciles a KWOKNodeClass. Ready from the start, it needs nothing that does.
+        status.default = Some(JSON(json!({ "conditions": [{
+            "type": "Ready",
+            "status": "True",
+            "reason": "Ready",
+            "lastTransitionTime": "2024-01-01T01:01:01Z",
+            "message": "",
+        }]})));
+    }
+    crd
 }

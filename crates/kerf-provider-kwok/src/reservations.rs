@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use kerf_api::labels;
 use kerf_model::{InstanceType, Offering};
-
-use crate::Launched;
+use kerf_provider::Launched;
 
 /// The instance types with what their reservations have left beside these instances.
 pub(super) fn left(

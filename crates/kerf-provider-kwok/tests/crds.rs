@@ -4,13 +4,14 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use kerf_api::{crd_files, crds, crds_without_provider};
+use kerf_api::{crd_files, crds_without_provider};
+use kerf_provider_kwok::crds;
 
 #[test]
 fn chart_ships_the_generated_crds() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/kerf/crds");
     let generated: BTreeMap<String, String> =
-        crd_files().unwrap().into_iter().map(|file| (file.name, file.yaml)).collect();
+        crd_files(crds()).unwrap().into_iter().map(|file| (file.name, file.yaml)).collect();
     if std::env::var_os("KERF_WRITE_CRDS").is_some() {
         fs::create_dir_all(&directory).unwrap();
         for (name, yaml) in &generated {

@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    KwokNodeClass, NodeClaim,
+    NodeClaim,
     conditions::{Conditioned, LAUNCHED, READY},
 };
-use kerf_provider::{
-    CloudProvider, Launched, ProviderError,
-    kwok::{KwokProvider, generated},
-};
+use kerf_provider::{CloudProvider, Launched, ProviderError};
+use kerf_provider_kwok::{KwokNodeClass, KwokProvider, generated};
 use kerf_testbed::{Fault, Faults, Matching, Testbed, Verb};
 use kube::{
     Api, Client, ResourceExt,

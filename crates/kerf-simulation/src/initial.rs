@@ -15,17 +15,17 @@ use crate::{
 
 /// What is there from the start. Snapshots bring it; scenarios begin with an empty cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct InitialCluster {
     /// Namespaces, daemon sets, disruption budgets.
     pub(crate) objects: Vec<Value>,
     /// The oldest first.
-    pub(crate) machines: Vec<Machine>,
+    pub(crate) machines: Vec<InitialNode>,
     pub(crate) sets: Vec<Set>,
 }
 
 /// A node, with its claim if it came from a pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Machine {
+pub(crate) struct InitialNode {
     pub(crate) created: Timestamp,
     pub(crate) node: Value,
     pub(crate) claim: Option<Value>,
@@ -38,7 +38,7 @@ pub(crate) struct Set {
     pub(crate) pods: Vec<Value>,
 }
 
-impl Standing {
+impl InitialCluster {
     /// When the clock has to start for all ages to come out right.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
         self.machines.first().map(|machine| machine.created)
@@ -46,7 +46,7 @@ impl Standing {
 
     /// What the machines of pools were bought as, with the names of their nodes.
     pub(crate) fn bought(&self) -> impl Iterator<Item = (String, Place)> {
-        self.machines.iter().filter_map(|Machine { node, claim, .. }| {
+        self.machines.iter().filter_map(|InitialNode { node, claim, .. }| {
             Some((text(node, "/metadata/name").to_owned(), Place::of(claim.as_ref()?)))
         })
     }
@@ -81,7 +81,7 @@ impl Standing {
     }
 }
 
-impl Machine {
+impl InitialNode {
     async fn build(&self, pools: &Pools, writer: &Writer) -> Result<(), PlayError> {
         let mut node = self.node.clone();
         if let Some(claim) = &self.claim {

@@ -6,6 +6,7 @@
 
 mod compare;
 mod html;
+mod initial;
 mod ledger;
 mod market;
 mod objects;
@@ -14,7 +15,6 @@ mod play;
 mod policy;
 mod report;
 mod scenario;
-mod standing;
 mod writing;
 
 pub use compare::{Comparison, Recording, compare, run};

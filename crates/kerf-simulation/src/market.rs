@@ -7,7 +7,7 @@ use std::{
 
 use kerf_api::labels;
 use kerf_model::{InstanceType, Offering, Price};
-use kerf_provider::kwok::{self, CatalogueError, CatalogueFileError};
+use kerf_provider_kwok::{self as kwok, CatalogueError, CatalogueFileError};
 use kerf_testbed::Random;
 use serde_json::{Value, json};
 

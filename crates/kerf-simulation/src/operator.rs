@@ -7,7 +7,7 @@ use kerf_controllers::{
     operator::{self, Freshness, OperatorError, Timing},
 };
 use kerf_model::InstanceType;
-use kerf_provider::kwok::KwokProvider;
+use kerf_provider_kwok::KwokProvider;
 use kerf_runtime::{Clock, Fence, Metrics};
 use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
 use kube::Client;

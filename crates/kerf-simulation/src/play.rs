@@ -11,13 +11,13 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use crate::{
+    initial::Pools,
     ledger::{Ledger, OBSERVED},
     market::{Market, MarketError, Place},
     objects,
     operator::{OperatorHandle, Terms},
     policy::{Policy, PolicyError},
     scenario::Scenario,
-    standing::Pools,
     writing::Writer,
 };
 
@@ -88,13 +88,13 @@ impl Play {
         let market = Market::open(scenario, random.fork())?;
         let script = script(scenario, &market, &mut random);
 
-        let standing = &scenario.standing;
-        for (node, place) in standing.bought() {
+        let initial = &scenario.initial;
+        for (node, place) in initial.bought() {
             if !market.sells(&place) {
                 return Err(PlayError::unknown(node, place));
             }
         }
-        let epoch = standing.oldest().unwrap_or(scenario.start);
+        let epoch = initial.oldest().unwrap_or(scenario.start);
         let testbed = Testbed::builder().seed(scenario.seed).epoch(epoch).start()?;
         let mut observer = testbed.observe(OBSERVED);
         let writer = Writer::new(&testbed, &policy.name);
@@ -106,9 +106,9 @@ impl Play {
             let created = writer.apply(&objects::node_pool(pool, policy)).await?;
             pools.add(pool, policy, created.uid());
         }
-        standing.build(&testbed, scenario.start, &pools, &writer).await?;
+        initial.build(&testbed, scenario.start, &pools, &writer).await?;
         let mut ledger = Ledger::open(testbed.clock().now(), &policy.name);
-        if !standing.machines.is_empty() {
+        if !initial.machines.is_empty() {
             ledger.take_over(&observer.changes().await, &market);
         }
         let actors = testbed.start_actors(Actors {

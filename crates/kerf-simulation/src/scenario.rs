@@ -8,16 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::GoDuration;
-use kerf_cluster::load::{self, Lines};
+use kerf_manifests::Lines;
 use kerf_model::Quantity;
 use kerf_testbed::admission::faults;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
+    initial::InitialCluster,
     objects,
     policy::{AS_IS, Policy},
-    standing::Standing,
 };
 
 mod snapshot;
@@ -61,7 +61,7 @@ pub struct Scenario {
     pub policies: Vec<Policy>,
     /// What is there from the start. Snapshots bring it; files cannot.
     #[serde(skip)]
-    pub standing: Standing,
+    pub initial: InitialCluster,
 }
 
 /// How long things take in the cluster.
@@ -212,7 +212,7 @@ impl Scenario {
         if value.is_null() {
             return Err(ScenarioError::Empty { path: path.to_owned() });
         }
-        let newest = load::newest(&value).unwrap_or_else(new_year);
+        let newest = kerf_manifests::newest(&value).unwrap_or_else(new_year);
         let read = match snapshot::items(&mut value) {
             Some(items) => snapshot::scenario(items, newest),
             None => shaped(value, text, path)

@@ -1,7 +1,7 @@
 //! How large `/metrics` is, family by family, beside what Karpenter has for the same objects; how much memory a scrape
 //! takes, and how long it keeps the watches waiting.
 //!
-//! `cargo run -p kerf-scenarios --example metrics_size -- [nodes] [pods]`
+//! `cargo run -p kerf-stories --example metrics_size -- [nodes] [pods]`
 //!
 //! The objects are written to an API server in this process, and an operator watches them that never leads: nothing of what
 //! is counted is its own doing.
@@ -21,9 +21,9 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool};
 use kerf_controllers::{Operator, Settings, operator};
-use kerf_provider::kwok::{self, KwokProvider};
+use kerf_provider_kwok::{self as kwok, KwokProvider};
 use kerf_runtime::{Fence, Metrics};
-use kerf_scenarios::{
+use kerf_stories::{
     build,
     series::{Objects, sizes},
 };

@@ -8,9 +8,9 @@ use std::{
 };
 
 use kerf_controllers::Settings;
-use kerf_scenarios::{
+use kerf_stories::{
     World,
-    scenarios::{
+    chapters::{
         limits,
         static_capacity::{sixty_days, storm::storm},
     },

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use kerf_controllers::Settings;
-use kerf_scenarios::{World, scenarios::life_of_a_node::from_pending_pod_to_nothing};
+use kerf_stories::{World, chapters::life_of_a_node::from_pending_pod_to_nothing};
 use kerf_testbed::Testbed;
 
 fn main() {

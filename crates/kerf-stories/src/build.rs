@@ -6,7 +6,8 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
-use kerf_api::{KwokNodeClass, NodeClaim, NodePool};
+use kerf_api::{NodeClaim, NodePool};
+use kerf_provider_kwok::KwokNodeClass;
 use serde_json::{Value, json};
 
 /// A pool of on-demand Linux machines that are left alone once they run, with `changes` merged into its spec.

@@ -7,7 +7,7 @@ use kerf_controllers::{
     Operator, Settings,
     operator::{self, OperatorError},
 };
-use kerf_provider::kwok::{self, KwokProvider};
+use kerf_provider_kwok::{self as kwok, KwokProvider};
 use kerf_runtime::{
     Clock, Fence, Metrics,
     election::{Candidate, Election, Timing},

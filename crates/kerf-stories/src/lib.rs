@@ -1,12 +1,12 @@
 //! Stories of a cluster with Kerf in it, told once and played on two stages: the testbed, where time is virtual and a
 //! story takes milliseconds, and a real control plane.
 //!
-//! A scenario is an async function of a [`World`]. It creates objects with small [`build`]ers, waits for what it expects
+//! A story is an async function of a [`World`]. It creates objects with small [`build`]ers, waits for what it expects
 //! with [`World::until`], and never sleeps to let something happen. [`stories!`] lists them all, with what each needs.
 
 pub mod build;
+pub mod chapters;
 mod contender;
-pub mod scenarios;
 mod scope;
 pub mod series;
 pub mod stories;

@@ -304,7 +304,7 @@ macro_rules! stories {
 pub mod settings {
     use kerf_controllers::{Settings, settings::FeatureGates};
 
-    use crate::scenarios::churn_controls;
+    use crate::chapters::churn_controls;
 
     pub fn defaults() -> Settings {
         Settings::default()

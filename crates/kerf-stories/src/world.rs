@@ -11,7 +11,7 @@ use kerf_api::decode;
 use kerf_control_plane::{ControlPlane, Profile, patient};
 use kerf_controllers::{Settings, operator::Timing};
 use kerf_model::Price;
-use kerf_provider::kwok;
+use kerf_provider_kwok as kwok;
 use kerf_runtime::Clock;
 use kerf_simulation::{OperatorHandle, Terms, repriced};
 use kerf_testbed::{CloudFaults, EventLog, Faults, Testbed, actors};
@@ -542,7 +542,8 @@ pub(crate) fn terms(
 pub(crate) async fn start_control_plane() -> ControlPlane {
     let cluster = ControlPlane::start_with(Profile::WithoutTaintEviction).await;
     let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
-    let crds = kerf_api::crds_yaml().unwrap_or_else(|error| panic!("{error}"));
+    let crds =
+        kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap_or_else(|error| panic!("{error}"));
     let limit = format!("--timeout={}s", patient(Duration::from_mins(1)).as_secs());
     let served = ["wait", "--for=condition=Established", "crd", "--all", &limit];
     for (arguments, input) in [(&["apply", "-f", "-"][..], crds), (&served[..], String::new())] {

@@ -1,9 +1,9 @@
 //! The operator is killed between any two of its calls and started again, and nothing is lost.
 
 use kerf_controllers::Settings;
-use kerf_scenarios::{
+use kerf_stories::{
     World,
-    scenarios::{crashes::from_one_node_to_another, life_of_a_node::from_pending_pod_to_nothing},
+    chapters::{crashes::from_one_node_to_another, life_of_a_node::from_pending_pod_to_nothing},
 };
 use kerf_testbed::{EventLog, Faults, Testbed, Write};
 

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use kerf_controllers::Settings;
-use kerf_scenarios::{
+use kerf_stories::{
     World,
-    scenarios::disruption::{
+    chapters::disruption::{
         consolidation::{from_large_to_small, from_several_to_one, from_two_nodes_to_one},
         drift::{from_drifted_to_replaced, from_given_up_to_replaced},
         emptiness::from_empty_to_nothing,

@@ -1,14 +1,14 @@
 //! The stories of a failing world on the testbed, in virtual time.
 
 use kerf_controllers::{Settings, settings::FeatureGates};
-use kerf_scenarios::World;
+use kerf_stories::World;
 
 macro_rules! stories {
     ($settings:expr; $($story:ident),+ $(,)?) => {
         $(#[tokio::test(start_paused = true)]
         async fn $story() {
             let world = World::on_testbed(7, $settings).await;
-            kerf_scenarios::scenarios::faults::$story(world).await;
+            kerf_stories::chapters::faults::$story(world).await;
         })+
     };
 }
@@ -44,7 +44,7 @@ stories! { Settings::default();
 #[tokio::test(start_paused = true)]
 async fn watches_that_hang_leave_the_operator_blind_for_less_than_thirty_seconds() {
     let world = World::with_short_watches(7, Settings::default()).await;
-    kerf_scenarios::scenarios::faults::watches_that_hang_leave_the_operator_blind_for_less_than_thirty_seconds(
+    kerf_stories::chapters::faults::watches_that_hang_leave_the_operator_blind_for_less_than_thirty_seconds(
         world,
     )
     .await;

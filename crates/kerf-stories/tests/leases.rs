@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kerf_scenarios::scenarios::leases;
+use kerf_stories::chapters::leases;
 use kerf_testbed::{Fault, Testbed};
 
 macro_rules! stories {

@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::NodeClaim;
 use kerf_controllers::Settings;
-use kerf_scenarios::{World, build};
+use kerf_stories::{World, build};
 use kerf_testbed::{Fault, Matching, Verb};
 use serde_json::{Value, json};
 

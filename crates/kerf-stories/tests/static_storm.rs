@@ -1,7 +1,7 @@
 //! Static pools in storms. Each seed is a storm of its own; in a debug build a dozen are what
-//! a test run can afford. `cargo run --release -p kerf-scenarios --example static_storm` plays a thousand.
+//! a test run can afford. `cargo run --release -p kerf-stories --example static_storm` plays a thousand.
 
-use kerf_scenarios::scenarios::static_capacity::storm::storm;
+use kerf_stories::chapters::static_capacity::storm::storm;
 
 const SEEDS: u64 = 12;
 

@@ -4,7 +4,7 @@ use kerf_controllers::{
     Settings,
     settings::{Fraction, SavingsThreshold},
 };
-use kerf_scenarios::{World, scenarios, stories};
+use kerf_stories::{World, chapters, stories};
 use kerf_testbed::{Fault, Faults, Matching, Testbed, Verb};
 
 macro_rules! play {
@@ -12,7 +12,7 @@ macro_rules! play {
         $($stage:ident($settings:ident): $($story:ident),+;)+
     })+) => {
         $(mod $chapter {
-            use kerf_scenarios::{World, scenarios::$($path)::+ as chapter, stories::settings};
+            use kerf_stories::{World, chapters::$($path)::+ as chapter, stories::settings};
 
             $($(#[tokio::test(start_paused = true)]
             async fn $story() {
@@ -31,7 +31,7 @@ async fn a_claim_that_cannot_be_launched_is_given_up_after_five_minutes() {
     let launches = Matching::any().verb(Verb::Create).resource("nodes");
     faults.at_rate(1.0, launches, Fault::InternalError);
     let world = World::with_mortal_operator(7, Settings::default(), &faults);
-    scenarios::launching::a_claim_that_cannot_be_launched_is_given_up_after_five_minutes(world)
+    chapters::launching::a_claim_that_cannot_be_launched_is_given_up_after_five_minutes(world)
         .await;
 }
 
@@ -41,7 +41,7 @@ fn every_consolidation_saves_what_it_promised() {
     for seed in 1..=4 {
         let played = Testbed::in_virtual_time(async {
             let world = World::on_testbed(seed, parity()).await;
-            scenarios::disruption::savings::every_consolidation_saves_what_it_promised(world, seed)
+            chapters::disruption::savings::every_consolidation_saves_what_it_promised(world, seed)
                 .await
         });
         commands += played.expect("a runtime can be made");

@@ -41,7 +41,7 @@ impl fmt::Display for Fault {
 /// The definitions that Kerf ships, by version and kind.
 static SHIPPED: LazyLock<BTreeMap<(String, String), Arc<CustomSchema>>> = LazyLock::new(|| {
     let mut shipped = BTreeMap::new();
-    for crd in kerf_api::crds() {
+    for crd in kerf_provider_kwok::crds() {
         for version in &crd.spec.versions {
             let api_version = format!("{}/{}", crd.spec.group, version.name);
             let schema = serde_json::to_value(version).ok();
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn objects_are_judged_by_the_definitions_that_are_shipped() {
-        assert_eq!(SHIPPED.len(), kerf_api::crds().len(), "all of them compile");
+        assert_eq!(SHIPPED.len(), kerf_provider_kwok::crds().len(), "all of them compile");
         let pool = |spec: Value| {
             let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "d"});
             let mut pool = json!({

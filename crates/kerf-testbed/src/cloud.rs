@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use faults::{Call, State};
 use kerf_api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, labels};
 use kerf_model::{InstanceType, KnownLabels, Offering, Price};
-use kerf_provider::kwok::{Choice, choose};
 use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use kerf_provider_kwok::{Choice, choose};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -184,7 +184,7 @@ impl CloudProvider for FaultyCloud {
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
-        let id = claim.status.as_ref().map(|status| status.provider_id.clone()).unwrap_or_default();
+        let id = claim.provider_id().to_owned();
         // Instances that were never written down are known by their claim.
         let key = if id.is_empty() { claim.uid().unwrap_or_default() } else { id.clone() };
         match self.faults.judge(Call::Termination) {
@@ -263,7 +263,7 @@ impl CloudProvider for FaultyCloud {
     }
 
     async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
-        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let provider_id = claim.provider_id();
         let reason = self.faults.state().drifted.get(provider_id).cloned();
         match reason {
             Some(reason) => Ok(Some(reason)),

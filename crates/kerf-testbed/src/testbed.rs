@@ -51,7 +51,7 @@ impl Default for Builder {
     fn default() -> Self {
         // 2026-01-01T00:00:00Z: any fixed time does, as long as it is the same in each run.
         let epoch = Timestamp::constant(1_767_225_600, 0);
-        Self { seed: 0, epoch, crds: kerf_api::crds() }
+        Self { seed: 0, epoch, crds: kerf_provider_kwok::crds() }
     }
 }
 

@@ -2,11 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{KwokNodeClass, NodeClaim, NodePool, labels};
-use kerf_provider::{
-    CloudProvider, Launched, ProviderError,
-    kwok::{KwokProvider, generated},
-};
+use kerf_api::{NodeClaim, NodePool, labels};
+use kerf_provider::{CloudProvider, Launched, ProviderError};
+use kerf_provider_kwok::{KwokNodeClass, KwokProvider, generated};
 use kerf_testbed::actors::{Actors, Running};
 use kerf_testbed::{CloudFault, CloudFaults, FaultyCloud, Offered, Testbed};
 use kube::api::{Api, ListParams, PostParams};

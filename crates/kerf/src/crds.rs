@@ -6,7 +6,7 @@ use std::{
 };
 
 pub(crate) fn print() -> ExitCode {
-    let yaml = match kerf_api::crds_yaml() {
+    let yaml = match kerf_api::crds_yaml(kerf_provider_kwok::crds()) {
         Ok(yaml) => yaml,
         Err(error) => {
             eprintln!("kerf: {error}");

@@ -4,22 +4,21 @@ use std::{collections::BTreeSet, io, path::PathBuf, process::ExitCode, sync::Arc
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodePool,
+    NodePool, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON},
-    kwok::{KWOK_GROUP, KWOK_NODE_CLASS_KIND},
     labels::LabelRules,
 };
 use kerf_cluster::{
     Cluster,
     estate::TakenEstate,
-    load::{Loaded, Loader, MOST_PODS},
     snapshot::{self, Pools, Taken},
     validation::InvalidPod,
     view::{self, Unreadable},
 };
 use kerf_controllers::Settings;
+use kerf_manifests::{Loaded, Loader, MOST_PODS};
 use kerf_model::{InstanceType, KnownLabels, snapshot::Idle};
-use kerf_provider::kwok::{self, CatalogueFileError};
+use kerf_provider_kwok::{self as kwok, CatalogueFileError};
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -149,7 +148,8 @@ impl Objects {
         };
         // The objects may come from any cloud.
         let rules = kwok::label_rules(&types).calling_zones_as_clouds_do();
-        let (mut objects, mut warnings) = (Loader::default(), Vec::new());
+        let (mut objects, mut warnings) =
+            (Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]), Vec::new());
         if files.is_empty() {
             for object in read_cluster(|_, _| {})? {
                 objects.add(object).map_err(InputError::of_cluster)?;
@@ -220,20 +220,21 @@ impl Objects {
 /// Commands that an operator has under way stand on the claims that they are about: these count as leaving, as they do for
 /// that operator. What is being deleted already is seen to leave without it.
 fn mark_what_goes(cluster: &mut Cluster) -> BTreeSet<String> {
-    let going = cluster.claims().values().filter(|claim| {
-        claim.is_true(DISRUPTION_REASON) && claim.metadata.deletion_timestamp.is_none()
-    });
+    let going = cluster
+        .claims()
+        .values()
+        .filter(|claim| claim.is_true(DISRUPTION_REASON) && !claim.is_deleting());
     let going: Vec<_> = going.cloned().collect();
     for claim in &going {
         cluster.mark_for_deletion(&claim.name_any());
     }
-    let ids = going.iter().filter_map(|claim| Some(claim.status.as_ref()?.provider_id.clone()));
+    let ids = going.iter().map(|claim| claim.provider_id().to_owned());
     ids.filter(|id| !id.is_empty()).collect()
 }
 
 fn is_of_kwok(pool: &NodePool) -> bool {
     let class = &pool.spec.template.spec.node_class_ref;
-    class.group == KWOK_GROUP && class.kind == KWOK_NODE_CLASS_KIND
+    class.group == kwok::GROUP && class.kind == kwok::KIND
 }
 
 pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {
@@ -256,9 +257,7 @@ pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {
     }
     for claim in loaded.cluster.claims().values() {
         let status = claim.status.as_ref();
-        if claim.metadata.deletion_timestamp.is_none()
-            && status.is_none_or(|status| status.provider_id.is_empty())
-        {
+        if !claim.is_deleting() && status.is_none_or(|status| status.provider_id.is_empty()) {
             notes.push(format!(
                 "NodeClaim {} has no instance yet, so that its size is unknown and the plan does without it",
                 claim.name_any()

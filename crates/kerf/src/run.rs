@@ -13,10 +13,8 @@ use kerf_controllers::{
     Operator, Settings, definitions,
     operator::{self, Timing as WatchTiming},
 };
-use kerf_provider::{
-    CloudProvider,
-    kwok::{self, CatalogueFileError, KwokProvider},
-};
+use kerf_provider::CloudProvider;
+use kerf_provider_kwok::{self as kwok, CatalogueFileError, KwokProvider};
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},

@@ -18,7 +18,6 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass},
 };
 use kerf_api::{NodeClaim, NodePool};
-use kerf_cluster::load;
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
@@ -188,7 +187,7 @@ fn trimmed(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
     let mut object = serde_json::to_value(object).ok()?;
     object["apiVersion"] = resource.api_version.clone().into();
     object["kind"] = resource.kind.clone().into();
-    load::trim(&mut object);
+    kerf_manifests::trim(&mut object);
     if matches!(resource.kind.as_str(), "ReplicaSet" | "StatefulSet") {
         only_selector(&mut object);
     }

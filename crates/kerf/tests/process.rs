@@ -326,5 +326,5 @@ fn help_version_and_crds_are_printed() {
     }
 
     let (code, stdout, _) = output(kerf(home.path(), &["crds"]));
-    assert_eq!((code, stdout), (Some(0), kerf_api::crds_yaml().unwrap()));
+    assert_eq!((code, stdout), (Some(0), kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()));
 }

@@ -100,7 +100,7 @@ fn play(testing: &Testing) -> Result<Tally> {
 
 /// Builds the stories and says where their program is.
 fn build() -> Result<String> {
-    let output = cargo(&["test", "--workspace", "--test", "scenarios", "--no-run"])
+    let output = cargo(&["test", "--workspace", "--test", "stories", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
         .output()?;
@@ -109,7 +109,7 @@ fn build() -> Result<String> {
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "scenarios")
+        .filter(|message| message["target"]["name"] == "stories")
         .filter(|message| message["manifest_path"].as_str().is_some_and(|it| it.contains(&package)))
         .find_map(|message| message["executable"].as_str().map(str::to_owned))
         .with_context(|| {

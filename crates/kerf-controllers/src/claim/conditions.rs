@@ -6,9 +6,8 @@ mod drift;
 use std::{sync::Arc, time::Duration};
 
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodeExt, NodePool, ObjectExt,
     conditions::{CONSOLIDATABLE, ConditionSet, Conditioned, DRIFTED},
-    labels,
 };
 use kerf_cluster::{Change, Cluster, pods};
 use kerf_runtime::{Outcome, Queue, Workers};
@@ -32,7 +31,7 @@ impl Reconciler for ClaimConditions {
             Change::NodeClaim(delta) => queue.add(delta.key.name.clone()),
             Change::NodePool(delta) => {
                 for (key, claim) in cluster.claims().iter() {
-                    if claim.labels().get(labels::NODE_POOL) == Some(&delta.key.name) {
+                    if claim.node_pool() == Some(&delta.key.name) {
                         queue.add(key.name.clone());
                     }
                 }
@@ -48,8 +47,8 @@ impl Reconciler for ClaimConditions {
             Change::Pod(delta) => {
                 let node = delta.either().and_then(|pod| pods::node_name(pod));
                 let node = node.and_then(|name| cluster.nodes().named(name));
-                let provider_id = node.and_then(|node| node.spec.as_ref()?.provider_id.as_deref());
-                if let Ok(claim) = cluster.claim_of(provider_id.unwrap_or_default()) {
+                let provider_id = node.map_or("", |node| node.provider_id());
+                if let Ok(claim) = cluster.claim_of(provider_id) {
                     queue.add(claim.name_any());
                 }
             }
@@ -59,7 +58,7 @@ impl Reconciler for ClaimConditions {
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
         let Some((claim, pool)) = claim_and_pool(context, name) else { return Ok(Outcome::Done) };
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             return Ok(Outcome::Done);
         }
         let mut changed = NodeClaim::clone(&claim);
@@ -102,6 +101,6 @@ fn clear(conditions: &mut ConditionSet<'_>, kind: &str) {
 
 fn claim_and_pool(context: &Context, name: &str) -> Option<(Arc<NodeClaim>, Arc<NodePool>)> {
     let claim = context.managed_claim(name)?;
-    let pool = context.managed_pool(claim.labels().get(labels::NODE_POOL)?)?;
+    let pool = context.managed_pool(claim.node_pool()?)?;
     Some((claim, pool))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity as ApiQuantity};
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, ObjectExt,
     conditions::{CONSISTENT_STATE_FOUND, Conditioned, INITIALIZED},
 };
 use kerf_cluster::{Change, Cluster};
@@ -40,11 +40,11 @@ impl Reconciler for Consistency {
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
         let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
-        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let provider_id = claim.provider_id();
         let Ok(node) = context.index.read().node_of(provider_id).cloned() else {
             return Ok(Outcome::After(LOOK_AGAIN));
         };
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             return Ok(Outcome::Done);
         }
         let shortfalls = shortfalls(&claim, &node);

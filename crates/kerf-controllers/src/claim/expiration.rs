@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, ObjectExt};
 use kerf_cluster::{Change, Cluster};
 use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
@@ -27,7 +27,7 @@ impl Reconciler for Expiration {
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
         let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             return Ok(Outcome::Done);
         }
         let Some(expiry) = expiry(&claim) else { return Ok(Outcome::Done) };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, ObjectExt,
     conditions::{Conditioned, REGISTERED},
 };
 use kerf_provider::{Launched, ProviderError};
@@ -65,15 +65,13 @@ async fn collect(context: &Context) -> Result<()> {
 
 /// Unregistered claims are left alone: they time out by themselves, and an instance may be slow to show in the list.
 fn is_without_instance(claim: &NodeClaim, running: &BTreeSet<&str>) -> bool {
-    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
-    claim.metadata.deletion_timestamp.is_none()
-        && claim.is_true(REGISTERED)
-        && !running.contains(provider_id)
+    let provider_id = claim.provider_id();
+    !claim.is_deleting() && claim.is_true(REGISTERED) && !running.contains(provider_id)
 }
 
 /// A kubelet that reports is better evidence than a list.
 fn node_is_ready(context: &Context, claim: &NodeClaim) -> bool {
-    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    let provider_id = claim.provider_id();
     let cluster = context.index.read();
     cluster.nodes_of(provider_id).any(|node| {
         let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());

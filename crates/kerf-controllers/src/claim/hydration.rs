@@ -7,10 +7,10 @@ use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
 
 use crate::{
+    claim::instance,
     context::Context,
     controller::{Reconciler, add_claim_of},
     error::{Result, Tried},
-    instance,
 };
 
 pub(crate) struct Hydration;
@@ -35,7 +35,7 @@ impl Reconciler for Hydration {
             let what = || format!("labelling NodeClaim {name}");
             context.write_claim(&claim, changed, Lock::None, what).await?;
         }
-        let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+        let provider_id = claim.provider_id();
         let Ok(node) = context.index.read().node_of(provider_id).cloned() else {
             return Ok(Outcome::Done);
         };

@@ -42,7 +42,7 @@ impl fmt::Display for Launcher {
 
 /// Asks the provider whose the claim's instance is. One that is gone is as good as the claim's own.
 pub(crate) async fn owner(context: &Context, claim: &NodeClaim) -> Result<Owner> {
-    let provider_id = provider_id(claim);
+    let provider_id = claim.provider_id();
     if provider_id.is_empty() {
         return Ok(Owner::ThisClaim);
     }
@@ -60,7 +60,7 @@ pub(crate) async fn owner(context: &Context, claim: &NodeClaim) -> Result<Owner>
 fn launched_for(claim: &NodeClaim, written: Option<String>, cluster: &Cluster) -> Owner {
     let Some(uid) = written else {
         let age = |one: &NodeClaim| (one.metadata.creation_timestamp.clone(), one.name_any());
-        let rivals = cluster.claims_of(provider_id(claim));
+        let rivals = cluster.claims_of(claim.provider_id());
         let first = rivals.map(|rival| age(rival)).min().filter(|first| *first < age(claim));
         return first.map_or(Owner::ThisClaim, |(_, name)| Owner::Another(Launcher::Named(name)));
     };
@@ -74,7 +74,7 @@ fn launched_for(claim: &NodeClaim, written: Option<String>, cluster: &Cluster) -
 
 /// Whether something else says that the node is not the claim's: another claim owns it, or has the same instance.
 pub(crate) fn is_in_doubt(cluster: &Cluster, claim: &NodeClaim, node: &Node) -> bool {
-    is_owned_by_another(node, claim) || cluster.claims_of(provider_id(claim)).nth(1).is_some()
+    is_owned_by_another(node, claim) || cluster.claims_of(claim.provider_id()).nth(1).is_some()
 }
 
 /// Whether another claim registered the node.
@@ -99,7 +99,7 @@ pub(crate) async fn terminate(context: &Context, claim: &NodeClaim) -> Result<En
     }
     if let Owner::Another(launcher) = owner(context, claim).await? {
         warn!(
-            claim = claim.name_any(), provider_id = provider_id(claim), %launcher,
+            claim = claim.name_any(), provider_id = claim.provider_id(), %launcher,
             "leaving the instance alone, it was launched for another nodeclaim"
         );
         return Ok(Ending::Over(Box::new(claim.clone())));
@@ -113,17 +113,13 @@ pub(crate) async fn terminate(context: &Context, claim: &NodeClaim) -> Result<En
         }
     };
     // Of a claim that never had an instance there is nothing to tell.
-    if gone && provider_id(claim).is_empty() {
+    if gone && claim.provider_id().is_empty() {
         return Ok(Ending::Over(Box::new(claim.clone())));
     }
     let mut changed = claim.clone();
     changed.condition_set(context.now()).set_true(INSTANCE_TERMINATING);
     let claim = context.write_status(claim, changed).await?;
     Ok(if gone { Ending::Over(Box::new(claim)) } else { Ending::UnderWay })
-}
-
-fn provider_id(claim: &NodeClaim) -> &str {
-    claim.status.as_ref().map_or("", |status| &status.provider_id)
 }
 
 #[cfg(test)]
@@ -180,7 +176,7 @@ mod tests {
             (&[][..], false),
             (&[("NodeClaim", "uid-a")], false),
             (&[("NodeClaim", "uid-b"), ("NodeClaim", "uid-a")], false),
-            (&[("Machine", "uid-b")], false),
+            (&[("StateNode", "uid-b")], false),
             (&[("NodeClaim", "uid-b")], true),
         ] {
             assert_eq!(is_in_doubt(&cluster, &claim, &node(owners)), expected, "{owners:?}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodeClaim, NodePool, TERMINATION_FINALIZER,
+    NodeClaim, NodePool, ObjectExt, TERMINATION_FINALIZER,
     conditions::{Conditioned, LAUNCHED, REGISTERED, Status},
     labels,
 };
@@ -75,7 +75,7 @@ impl Reconciler for Lifecycle {
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
         let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             return finalization::finalize(context, &claim).await;
         }
         self.live(context, &claim).await

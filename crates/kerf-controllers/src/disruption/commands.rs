@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, ObjectExt,
     conditions::{Conditioned, INITIALIZED, LAUNCHED},
 };
 use kerf_cluster::Cluster;
@@ -201,7 +201,7 @@ fn time_limit(candidates: usize) -> Duration {
 
 /// Whether there is such a claim and it is here to stay.
 pub(super) fn is_here(cluster: &Cluster, name: &str) -> bool {
-    claim(cluster, name).is_some_and(|claim| claim.metadata.deletion_timestamp.is_none())
+    claim(cluster, name).is_some_and(|claim| !claim.is_deleting())
 }
 
 fn claim<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a Arc<NodeClaim>> {

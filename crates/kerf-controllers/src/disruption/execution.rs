@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use kerf_api::{NodeClaim, Setback, annotations, conditions::INITIALIZED, labels};
+use kerf_api::{NodeClaim, ObjectExt, Setback, annotations, conditions::INITIALIZED, labels};
 use kerf_cluster::{Change, Cluster};
 use kerf_disruption::{Blocked, Decision, Method, setback};
 use kerf_model::Price;
@@ -114,7 +114,7 @@ impl Execution {
 
 async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Result<()> {
     let reason = command.record.method.reason();
-    let pool = claim.labels().get(labels::NODE_POOL).and_then(|name| context.managed_pool(name));
+    let pool = claim.node_pool().and_then(|name| context.managed_pool(name));
     let policy = pool.map(|pool| pool.spec.disruption.consolidation_policy);
     let policy = policy.filter(|_| !command.record.method.is_eventual());
     context.disrupt(claim, Cause::Disruption { reason, policy }).await?;

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    DisruptionReason, NodeClaim,
+    DisruptionReason, NodeClaim, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON},
     taints,
 };
@@ -59,8 +59,7 @@ async fn change_node(
     let known = {
         let cluster = context.index.read();
         let claim = cluster.claims().named(claim);
-        let provider_id = claim.and_then(|claim| claim.status.as_ref()).map(|s| &s.provider_id);
-        provider_id.and_then(|id| cluster.node_of(id).ok()).cloned()
+        claim.and_then(|claim| cluster.node_of(claim.provider_id()).ok()).cloned()
     };
     let Some(known) = known else { return Ok(()) };
     let written = persist(&context.nodes(), &known, Part::Spec, change)
@@ -146,7 +145,7 @@ fn with_taint(node: &Node) -> Option<Node> {
 
 /// `None`: it has none, or it is too late.
 fn without_taint(node: &Node) -> Option<Node> {
-    if !is_tainted(node) || node.metadata.deletion_timestamp.is_some() {
+    if !is_tainted(node) || node.is_deleting() {
         return None;
     }
     let mut node = node.clone();
@@ -168,7 +167,7 @@ fn with_reason(
         let reason = reason.as_str();
         conditions.set_true_because(DISRUPTION_REASON, reason, reason);
     } else {
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             return None;
         }
         claim.condition(DISRUPTION_REASON)?;

@@ -1,6 +1,7 @@
 //! What a command left behind whose operator has ended, or that failed to start: it is taken up again if that is possible,
 //! and otherwise cleared away.
 
+use kerf_api::ObjectExt;
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
@@ -95,11 +96,10 @@ fn find(cluster: &Cluster, commands: &Commands, now: Timestamp, limit: Duration)
             found.void.extend(command.replacements);
         }
     }
-    for machine in cluster.machines() {
+    for machine in cluster.state_nodes() {
         let Some(claim) = machine.claim.filter(|_| !machine.is_leaving()) else { continue };
-        let tainted = machine.node.is_some_and(|node| {
-            marking::is_tainted(node) && node.metadata.deletion_timestamp.is_none()
-        });
+        let tainted =
+            machine.node.is_some_and(|node| marking::is_tainted(node) && !node.is_deleting());
         let name = claim.name_any();
         if (tainted || claim.is_true(DISRUPTION_REASON)) && !spoken_for.contains(&name) {
             found.marked.push(name);
@@ -118,7 +118,7 @@ fn is_unmarked(cluster: &Cluster, name: &str) -> bool {
 fn recorded(cluster: &Cluster) -> Vec<(Record, Vec<String>, Timestamp)> {
     let mut by_command = BTreeMap::<String, (Record, Vec<String>, Timestamp)>::new();
     for claim in cluster.claims().values() {
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             continue;
         }
         let Some(record) = Record::read(claim) else { continue };

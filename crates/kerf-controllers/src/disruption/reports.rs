@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{DisruptionReason, NodeClaim, labels};
+use kerf_api::{DisruptionReason, NodeClaim, ObjectExt};
 use kerf_disruption::{
     Blocked, Command, Decision, Invalid, Method, Pass, Refused, Unmerged,
     balanced::{K, Score},
@@ -172,7 +172,7 @@ fn nothing_allowed(context: &Context, pool: &str, reason: DisruptionReason) {
 /// Says on a node and its claim why it is not consolidated, and counts it.
 pub(super) fn unconsolidatable(context: &Context, claim: &str, why: &Blocked) {
     let Some(found) = context.index.read().claims().named(claim).cloned() else { return };
-    let pool = found.labels().get(labels::NODE_POOL).map_or("", String::as_str);
+    let pool = found.node_pool().unwrap_or_default();
     context.metrics.disruption.blocked(pool, why);
     tell(context, claim, "Unconsolidatable", why);
 }
@@ -346,8 +346,7 @@ fn sentence(text: &str) -> String {
 }
 
 pub(super) fn node_of(context: &Context, claim: &NodeClaim) -> Option<Arc<Node>> {
-    let provider_id = &claim.status.as_ref()?.provider_id;
-    context.index.read().node_of(provider_id).ok().cloned()
+    context.index.read().node_of(claim.provider_id()).ok().cloned()
 }
 
 #[cfg(test)]

@@ -15,10 +15,11 @@ use super::{
     reports,
 };
 use crate::{
-    claim_creation::Permit,
+    claim::creation::Permit,
     context::Context,
     error::{Error, Result},
-    provisioning, static_capacity,
+    pool::static_capacity,
+    provisioning,
 };
 
 /// Why a command was not started. What was written before is taken back by [`super::recovery`].

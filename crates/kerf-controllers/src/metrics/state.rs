@@ -184,7 +184,7 @@ fn gauges(context: &Context, now: Timestamp) -> Gauges {
         let cluster = context.index.read();
         let claims: Vec<Arc<NodeClaim>> = cluster.claims().values().cloned().collect();
         let pools: Vec<Arc<NodePool>> = cluster.pools().values().cloned().collect();
-        (cluster.machines().count(), cluster.unreadable(), claims, pools)
+        (cluster.state_nodes().count(), cluster.unreadable(), claims, pools)
     };
     gauges.put("karpenter_cluster_state_node_count", Vec::new(), machines as f64);
     for (kind, count) in unreadable.into_iter().filter(|(_, count)| *count > 0) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, annotations, labels};
+use kerf_api::{NodeClaim, NodeExt, ObjectExt, annotations, labels};
 use kerf_cluster::{Change, Cluster};
 use kerf_provider::RepairPolicy;
 use kerf_runtime::{
@@ -42,8 +42,7 @@ impl Reconciler for Repair {
         let (node, claim, crowd) = {
             let cluster = context.index.read();
             let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };
-            let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-            let claim = cluster.claim_of(provider_id.unwrap_or_default()).cloned();
+            let claim = cluster.claim_of(node.provider_id()).cloned();
             let Some(claim) = claim.ok().filter(|it| cluster.is_readable(&it.name_any())) else {
                 return Ok(Outcome::Done);
             };
@@ -66,7 +65,7 @@ impl Reconciler for Repair {
         }
         // Also where it is on its way out: a drain that waits for a budget waits for ever on a node that does not answer.
         end_patience(context, &claim, now).await?;
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_deleting() {
             return Ok(Outcome::Done);
         }
         info!(node = name, condition = policy.condition, "deleting nodeclaim of unhealthy node");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    NodeClaim, TERMINATION_FINALIZER, annotations,
+    NodeClaim, NodeExt, ObjectExt, TERMINATION_FINALIZER, annotations,
     conditions::{Conditioned, DRAINED},
     labels, taints,
 };
@@ -24,11 +24,11 @@ use kube::ResourceExt;
 use tracing::info;
 
 use crate::{
+    claim::instance::{self, Ending},
     context::Context,
     controller::Reconciler,
     definitions::{self, Step},
     error::{Error, Result, Tried},
-    instance::{self, Ending},
 };
 use eviction::Evictions;
 use volumes::Wait;
@@ -52,16 +52,16 @@ impl Reconciler for Termination {
     fn concerns(&self, change: &Change, cluster: &Cluster, queue: &Queue<String>) {
         match change {
             Change::Node(delta) => {
-                let leaving = |node: &Node| node.metadata.deletion_timestamp.is_some();
+                let leaving = |node: &Node| node.is_deleting();
                 if delta.after.as_deref().is_some_and(leaving) {
                     queue.add(delta.key.name.clone());
                 }
             }
             // A node is left alone for as long as its claim cannot be read.
             Change::NodeClaim(Delta { before, after: Some(claim), .. })
-                if before.is_some() && claim.metadata.deletion_timestamp.is_some() =>
+                if before.is_some() && claim.is_deleting() =>
             {
-                let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+                let provider_id = claim.provider_id();
                 cluster.nodes_of(provider_id).for_each(|node| queue.add(node.name_any()));
             }
             _ => {}
@@ -72,13 +72,13 @@ impl Reconciler for Termination {
         let Some(node) = context.index.read().nodes().named(name).cloned() else {
             return Ok(Outcome::Done);
         };
-        if node.metadata.deletion_timestamp.is_none()
+        if !node.is_deleting()
             || !node.finalizers().iter().any(|finalizer| finalizer == TERMINATION_FINALIZER)
             || !is_managed(context, &node)
         {
             return Ok(Outcome::Done);
         }
-        let provider_id = provider_id(&node);
+        let provider_id = node.provider_id();
         if is_left_alone(context, &node) {
             return Ok(Outcome::Done);
         }
@@ -91,7 +91,7 @@ impl Reconciler for Termination {
         // Without a claim, or with two that claim the same instance, the node is drained and let go; its instance is nobody's.
         let claim = context.index.read().claim_of(provider_id).cloned().ok();
         if let Some(claim) = &claim
-            && claim.metadata.deletion_timestamp.is_none()
+            && !claim.is_deleting()
         {
             context.delete_claim(claim).await?;
         }
@@ -136,7 +136,7 @@ impl Reconciler for Termination {
 /// Whether the node or a claim of its instance cannot be read. When that changes, the node is looked at again.
 fn is_left_alone(context: &Context, node: &Node) -> bool {
     let cluster = context.index.read();
-    let mut claims = cluster.claims_of(provider_id(node));
+    let mut claims = cluster.claims_of(node.provider_id());
     cluster.nodes().unreadable(&Key::cluster(node.name_any())).is_some()
         || claims.any(|claim| !cluster.is_readable(&claim.name_any()))
 }
@@ -233,10 +233,6 @@ fn is_managed(context: &Context, node: &Node) -> bool {
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
-}
-
-fn provider_id(node: &Node) -> &str {
-    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) fn tell(context: &Context) {
 
 fn is_on_our_node(cluster: &Cluster, pod: &Pod) -> bool {
     let node = pods::node_name(pod).and_then(|name| cluster.nodes().named(name));
-    node.is_some_and(|node| cluster.machine_of(node).pool().is_some())
+    node.is_some_and(|node| cluster.state_node_of(node).pool().is_some())
 }
 
 fn notice(pod: &Pod, now: Timestamp) -> Option<Notice> {

@@ -11,7 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, NodeExt};
 use kerf_cluster::{Change, Cluster, Delta, pods};
 use kerf_runtime::{Clock, Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
@@ -59,12 +59,11 @@ impl Reconciler for PodEvents {
         let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
         let seen = {
             let cluster = context.index.read();
-            let node = claim.status.as_ref().map_or("", |status| &status.node_name);
+            let node = claim.node_name();
             let on_node = cluster.pods_on(node).filter(|pod| !pods::is_owned_by_daemon_set(pod));
             on_node.filter_map(|pod| pods::last_event(pod)).chain(vanished).max()
         };
-        let stored = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref());
-        let stored = stored.map(|time| time.0);
+        let stored = claim.last_pod_event();
         let time = match next(stored, seen, context.now()) {
             Next::Nothing => return Ok(Outcome::Done),
             Next::Later(rest) => return Ok(Outcome::After(rest)),
@@ -105,8 +104,7 @@ fn next(stored: Option<Timestamp>, seen: Option<Timestamp>, now: Timestamp) -> N
 
 fn claim_of(cluster: &Cluster, pod: &Pod) -> Option<String> {
     let node = cluster.nodes().named(pods::node_name(pod)?)?;
-    let provider_id = node.spec.as_ref()?.provider_id.as_deref()?;
-    cluster.claim_of(provider_id).ok().map(|claim| claim.name_any())
+    cluster.claim_of(node.provider_id()).ok().map(|claim| claim.name_any())
 }
 
 #[cfg(test)]

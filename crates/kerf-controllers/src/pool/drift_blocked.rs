@@ -6,7 +6,7 @@ use kerf_api::{
     NodePool,
     conditions::{Conditioned, DRIFT_BLOCKED, DRIFTED},
 };
-use kerf_cluster::reservations::{Stage, node_limit};
+use kerf_cluster::node_counts::{ClaimStage, node_limit};
 use kerf_disruption::static_capacity::{DriftBlocked, Kept, drift_blocked};
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
@@ -39,7 +39,7 @@ fn find(context: &Context, pool: &NodePool) -> Option<DriftBlocked> {
     }
     let limit = node_limit(pool)?;
     let (name, cluster) = (pool.name_any(), context.index.read());
-    let staying = cluster.claims_in(&name).filter(|it| cluster.stage_of(it) == Stage::Active);
+    let staying = cluster.claims_in(&name).filter(|it| cluster.stage_of(it) == ClaimStage::Active);
     let (nodes, drifted) = staying.fold((0, 0), |(nodes, drifted), claim| {
         (nodes + 1, drifted + u64::from(claim.is_true(DRIFTED)))
     });

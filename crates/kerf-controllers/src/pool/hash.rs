@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use kerf_api::{
-    NodeClaim, NodePool, annotations,
+    NodeClaim, NodePool, ObjectExt, annotations,
     conditions::{Conditioned, DRIFTED},
     hash::HASH_VERSION,
-    labels,
 };
 use kerf_runtime::Lock;
 use kube::ResourceExt;
@@ -23,10 +22,7 @@ pub(super) async fn migrate(context: &Context, pool: &NodePool) -> Result<()> {
     let claims: Vec<Arc<NodeClaim>> = {
         let cluster = context.index.read();
         let claims = cluster.claims().values();
-        claims
-            .filter(|claim| claim.labels().get(labels::NODE_POOL) == Some(&name))
-            .cloned()
-            .collect()
+        claims.filter(|claim| claim.node_pool() == Some(&name)).cloned().collect()
     };
     for claim in &claims {
         let Some(stamped) = stamped(claim, pool) else { continue };

@@ -11,11 +11,11 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodePool, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON, READY},
     labels,
 };
-use kerf_cluster::{Change, Cluster, Delta, machine::Machine, reservations::Stage, view};
+use kerf_cluster::{Change, Cluster, Delta, node_counts::ClaimStage, state_node::StateNode, view};
 use kerf_disruption::static_capacity::{Member, Resize, resize, victims};
 use kerf_model::{NodeCount, Pool, Price, Resources, estate::Standing};
 use kerf_runtime::{Clock, Outcome, Queue, Workers};
@@ -106,9 +106,7 @@ impl Reconciler for StaticCapacity {
 
 /// A claim that came or went, or whose place is about to be taken. Conditions come and go more often than nodes.
 fn changes_the_count(delta: &Delta<NodeClaim>) -> bool {
-    let facts = |claim: &Arc<NodeClaim>| {
-        (claim.metadata.deletion_timestamp.is_some(), claim.is_true(DISRUPTION_REASON))
-    };
+    let facts = |claim: &Arc<NodeClaim>| (claim.is_deleting(), claim.is_true(DISRUPTION_REASON));
     let (before, after) = (delta.before.as_ref().map(facts), delta.after.as_ref().map(facts));
     // The same claim before and after: a mark on it has changed.
     let marked = delta.before.as_ref().zip(delta.after.as_ref());
@@ -119,7 +117,7 @@ fn changes_the_count(delta: &Delta<NodeClaim>) -> bool {
 fn static_pool(context: &Context, name: &str) -> Option<(Arc<NodePool>, u64, NodeCount)> {
     let pool = context.managed_pool(name)?;
     let replicas = pool.replicas()?;
-    let staying = pool.metadata.deletion_timestamp.is_none();
+    let staying = !pool.is_deleting();
     staying.then(|| (pool, replicas, context.index.read().node_count(name)))
 }
 
@@ -151,7 +149,7 @@ async fn shrink(context: &Context, pool: &str, excess: u64) -> Result<()> {
         let cluster = context.index.read();
         let claims = cluster.claims_in(pool);
         let active: Vec<_> = claims
-            .filter(|claim| cluster.stage_of(claim) == Stage::Active)
+            .filter(|claim| cluster.stage_of(claim) == ClaimStage::Active)
             .map(|claim| (claim.name_any(), standing(&cluster, claim, now)))
             .collect();
         let members: Vec<_> = active
@@ -175,16 +173,15 @@ async fn shrink(context: &Context, pool: &str, excess: u64) -> Result<()> {
 
 /// How the node of a claim stands towards going; `None` if there is no instance yet.
 fn standing(cluster: &Cluster, claim: &Arc<NodeClaim>, now: Timestamp) -> Option<Standing> {
-    let provider_id = &claim.status.as_ref()?.provider_id;
-    let node = cluster.node_of(provider_id).ok();
-    let machine = Machine {
+    let node = cluster.node_of(claim.provider_id()).ok();
+    let machine = StateNode {
         node,
         claim: Some(claim),
         of_another: false,
         marked: false,
         nominated_until: None,
     };
-    (!provider_id.is_empty()).then(|| cluster.standing_of(machine, now))
+    (!claim.provider_id().is_empty()).then(|| cluster.standing_of(machine, now))
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! The state of a NodePool: its drift hash, whether it is valid, whether its NodeClass can be used, how its nodes come up and
 //! what they amount to.
 
-mod drift_blocked;
-mod hash;
-pub(crate) mod registration_health;
-
 use std::{collections::BTreeMap, time::Duration};
 
 use kerf_api::{
@@ -18,13 +14,11 @@ use kerf_cluster::{Change, Cluster, NodeClass, view::Unreadable};
 use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
 use kube::ResourceExt;
 
-use registration_health::RegistrationHealth;
-
+use super::{drift_blocked, hash, registration_health::RegistrationHealth, static_capacity};
 use crate::{
     context::Context,
     controller::Reconciler,
     error::{Result, Tried},
-    static_capacity,
 };
 
 pub(crate) struct Pools {

@@ -145,7 +145,7 @@ mod tests {
                 "metadata": {"annotations": {"a": "b"}},
                 "spec": {
                     "requirements": [], "expireAfter": "48h", "terminationGracePeriod": "5m",
-                    "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "x"},
+                    "nodeClassRef": {"group": "cloud.example", "kind": "ExampleNodeClass", "name": "x"},
                     "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
                 },
             }},

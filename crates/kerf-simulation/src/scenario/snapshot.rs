@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kerf_api::{GoDuration, TERMINATION_FINALIZER, conditions, labels, taints};
-use kerf_cluster::load;
 use serde_json::{Map, Value, json};
 
 use super::{PoolEntry, Scenario, Timing, Wrong};
 use crate::{
+    initial::{InitialCluster, InitialNode, Set},
     ledger::text,
     objects::{self, WORKLOAD},
-    standing::{Machine, Set, Standing},
 };
 
 /// What does not belong to a pod but to its life on one node, or would need objects that a snapshot does not hold.
@@ -34,7 +33,7 @@ pub(super) fn items(value: &mut Value) -> Option<Vec<Value>> {
 /// `start` is when these things were so.
 pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenario, Wrong> {
     // Lists of kubectl say more than snapshots; some of it would tie objects to the cluster they come from.
-    items.iter_mut().for_each(load::trim);
+    items.iter_mut().for_each(kerf_manifests::trim);
     let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
     let (mut namespaces, mut objects) = (vec![], vec![]);
     for item in items.into_iter().filter(|item| !leaves(item)) {
@@ -77,7 +76,7 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
         pools,
         workloads: Vec::new(),
         policies: Vec::new(),
-        standing: Standing {
+        initial: InitialCluster {
             objects: namespaces.into_iter().chain(objects).collect(),
             machines,
             sets,
@@ -95,7 +94,7 @@ fn leaves(object: &Value) -> bool {
 }
 
 /// The nodes, the oldest first. One that is about to go is not among them, nor one whose claim is.
-fn machines(nodes: Vec<Value>, claims: &[Value], start: Timestamp) -> Vec<Machine> {
+fn machines(nodes: Vec<Value>, claims: &[Value], start: Timestamp) -> Vec<InitialNode> {
     let mut machines = Vec::new();
     for node in nodes {
         let (name, id) = (text(&node, "/metadata/name"), text(&node, "/spec/providerID"));
@@ -108,18 +107,18 @@ fn machines(nodes: Vec<Value>, claims: &[Value], start: Timestamp) -> Vec<Machin
             continue;
         }
         let created = text(&node, "/metadata/creationTimestamp").parse().unwrap_or(start);
-        let claim = claim.map(|claim| standing_claim(claim, name));
-        machines.push(Machine { created, node: standing_node(&node, claim.is_some()), claim });
+        let claim = claim.map(|claim| initial_claim(claim, name));
+        machines.push(InitialNode { created, node: initial_node(&node, claim.is_some()), claim });
     }
     machines.sort_by(|a, b| {
-        let name = |machine: &Machine| text(&machine.node, "/metadata/name").to_owned();
+        let name = |machine: &InitialNode| text(&machine.node, "/metadata/name").to_owned();
         a.created.cmp(&b.created).then_with(|| name(a).cmp(&name(b)))
     });
     machines
 }
 
 /// As the simulated cloud would have made it.
-fn standing_node(node: &Value, has_claim: bool) -> Value {
+fn initial_node(node: &Value, has_claim: bool) -> Value {
     let name = text(node, "/metadata/name");
     let mut metadata = kept_metadata(node);
     // By this the testbed knows the nodes whose kubelet it plays.
@@ -148,7 +147,7 @@ fn standing_node(node: &Value, has_claim: bool) -> Value {
     })
 }
 
-fn standing_claim(claim: &Value, node: &str) -> Value {
+fn initial_claim(claim: &Value, node: &str) -> Value {
     let mut metadata = kept_metadata(claim);
     metadata["finalizers"] = json!([TERMINATION_FINALIZER]);
     let mut spec = claim["spec"].clone();
@@ -167,7 +166,7 @@ fn standing_claim(claim: &Value, node: &str) -> Value {
 
 /// Pods of the same owner belong to one set, whatever their owner was: when one goes, another comes. Those of daemons come
 /// with their `DaemonSet`s, static pods with their nodes, and those that have ended need no place.
-fn sets(pods: &[Value], machines: &[Machine]) -> Vec<Set> {
+fn sets(pods: &[Value], machines: &[InitialNode]) -> Vec<Set> {
     let mut groups: BTreeMap<(&str, &str, &str), Vec<&Value>> = BTreeMap::new();
     for pod in pods {
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -199,7 +198,7 @@ fn sets(pods: &[Value], machines: &[Machine]) -> Vec<Set> {
                 "template": template(members[0], &mark),
             },
         });
-        let pods = members.into_iter().map(|pod| standing_pod(pod, &mark, machines)).collect();
+        let pods = members.into_iter().map(|pod| initial_pod(pod, &mark, machines)).collect();
         sets.push(Set { set, pods });
     }
     sets
@@ -218,12 +217,12 @@ fn template(pod: &Value, mark: &str) -> Value {
 }
 
 /// On its node, if that is there; else it waits for one.
-fn standing_pod(pod: &Value, mark: &str, machines: &[Machine]) -> Value {
+fn initial_pod(pod: &Value, mark: &str, machines: &[InitialNode]) -> Value {
     let mut metadata = kept_metadata(pod);
     metadata["labels"][WORKLOAD] = mark.into();
     let mut spec = pod_spec(&pod["spec"]);
     let node = text(pod, "/spec/nodeName");
-    let mut standing =
+    let mut initial =
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": null});
     if machines.iter().any(|machine| text(&machine.node, "/metadata/name") == node) {
         spec.insert("nodeName".to_owned(), node.into());
@@ -234,10 +233,10 @@ fn standing_pod(pod: &Value, mark: &str, machines: &[Machine]) -> Value {
                 status.insert(field.to_owned(), value.clone());
             }
         }
-        standing["status"] = status.into();
+        initial["status"] = status.into();
     }
-    standing["spec"] = spec.into();
-    standing
+    initial["spec"] = spec.into();
+    initial
 }
 
 fn pod_spec(spec: &Value) -> Map<String, Value> {
@@ -335,7 +334,8 @@ mod tests {
 
     #[test]
     fn pods_of_one_owner_become_one_set_on_the_nodes_they_have() {
-        let machine = Machine { created: new_year(), node: node("n", "", &json!({})), claim: None };
+        let machine =
+            InitialNode { created: new_year(), node: node("n", "", &json!({})), claim: None };
         let mut elsewhere = pod("d", "ReplicaSet/web-1", "Running");
         elsewhere["spec"]["nodeName"] = "gone".into();
         let pods = [
@@ -378,7 +378,7 @@ mod tests {
             going,
         ];
         let read = scenario(items, new_year()).unwrap();
-        let machines = &read.standing.machines;
+        let machines = &read.initial.machines;
         let names: Vec<_> = machines.iter().map(|one| text(&one.node, "/metadata/name")).collect();
         assert_eq!(names, ["n1", "n2"], "the oldest first, and none that is about to go");
         assert!(machines[0].claim.is_none(), "a node that no pool made");

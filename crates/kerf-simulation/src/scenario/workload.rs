@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, f64::consts::TAU, str::FromStr, time::Duration}
 
 use jiff::tz::TimeZone;
 use kerf_api::GoDuration;
-use kerf_cluster::load::MOST_PODS;
+use kerf_manifests::MOST_PODS;
 use kerf_model::Quantity;
 use kerf_testbed::Random;
 use serde::Deserialize;

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     core::v1::{Event, Node, Pod},
 };
 use kerf_api::{
-    NodeClaim, annotations,
+    NodeClaim, ObjectExt, annotations,
     conditions::{Conditioned, DISRUPTION_REASON, INITIALIZED, READY},
     taints,
 };
@@ -54,7 +54,7 @@ async fn replaced(world: &World, old: &NodeClaim) -> NodeClaim {
             let claims = world.list::<NodeClaim>().await;
             let (before, after): (Vec<_>, Vec<_>) =
                 claims.into_iter().partition(|claim| claim.uid() == old.uid());
-            let going = before.iter().any(|claim| claim.metadata.deletion_timestamp.is_some());
+            let going = before.iter().any(|claim| claim.is_deleting());
             if going || before.is_empty() {
                 let ready = after.iter().any(|claim| claim.is_true(INITIALIZED));
                 assert!(ready, "the node goes before its replacement is ready");

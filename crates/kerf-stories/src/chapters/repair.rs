@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_api::{NodeClaim, annotations::DO_NOT_DISRUPT};
+use kerf_api::{NodeClaim, ObjectExt, annotations::DO_NOT_DISRUPT};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ pub async fn an_unwell_node_of_another_provider_is_left_alone(world: World) {
     world.patch_status(&node.await, json!({"status": {"conditions": [unwell]}})).await;
     world.pass(Duration::from_mins(30)).await;
     let claim = world.get(&claim).await.unwrap_or_else(|| panic!("it is gone"));
-    assert!(claim.metadata.deletion_timestamp.is_none() && claim.annotations().is_empty());
+    assert!(!claim.is_deleting() && claim.annotations().is_empty());
 }
 
 /// Neither the pool's budget, nor its grace period, nor what nodes and pods ask for.
@@ -126,5 +126,5 @@ async fn is_kept(world: &World, node: &Node) -> bool {
     let claims = world.list::<NodeClaim>().await;
     let name = node.name_any();
     let of_node = |claim: &&NodeClaim| claim.status.as_ref().is_some_and(|it| it.node_name == name);
-    claims.iter().filter(of_node).any(|claim| claim.metadata.deletion_timestamp.is_none())
+    claims.iter().filter(of_node).any(|claim| !claim.is_deleting())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Node};
 use kerf_api::{
-    NodeClaim, NodePool, TERMINATION_FINALIZER, annotations::DO_NOT_DISRUPT,
+    NodeClaim, NodePool, ObjectExt, TERMINATION_FINALIZER, annotations::DO_NOT_DISRUPT,
     conditions::REGISTERED, labels, taints,
 };
 use kube::ResourceExt;
@@ -77,7 +77,7 @@ pub async fn a_claim_with_the_instance_of_another_costs_nobody_an_instance(mut w
     let owners =
         |node: &Node| node.owner_references().iter().map(|it| it.uid.clone()).collect::<Vec<_>>();
     let now = world.get(&node).await.unwrap_or_else(|| panic!("the node is gone"));
-    assert_eq!((now.uid(), now.metadata.deletion_timestamp.is_some()), (node.uid(), false));
+    assert_eq!((now.uid(), now.is_deleting()), (node.uid(), false));
     assert_eq!(owners(&now), owners(&node));
     runs(&world, &pod).await.unwrap_or_else(|error| panic!("{error}"));
     let (left, _) = one_ready_node(&world).await.unwrap_or_else(|error| panic!("{error}"));

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodePool, ObjectExt,
     conditions::{CONSOLIDATABLE, Conditioned, DRIFT_BLOCKED, LAUNCHED, READY, REPLICAS_SATISFIED},
     labels,
 };
@@ -138,7 +138,7 @@ pub async fn a_disruption_budget_holds_up_a_scale_down(world: World) {
     world.scale(&pool, 1).await;
     let leaving = async |world: &World| {
         let claims = world.list::<NodeClaim>().await;
-        let leaving = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some());
+        let leaving = claims.iter().filter(|claim| claim.is_deleting());
         Ok::<_, String>((leaving.count(), claims.len()))
     };
     world
@@ -381,10 +381,10 @@ async fn ready_nodes(world: &World, pool: &NodePool) -> Result<Vec<(NodeClaim, N
     }
     let mut ready = Vec::new();
     for claim in claims {
-        let name = claim.status.as_ref().map_or("", |status| &status.node_name);
+        let name = claim.node_name();
         let node = nodes.iter().find(|node| node.name_any() == name);
         match node {
-            Some(node) if claim.is_true(READY) && claim.metadata.deletion_timestamp.is_none() => {
+            Some(node) if claim.is_true(READY) && !claim.is_deleting() => {
                 ready.push((claim, node.clone()));
             }
             _ => return Err(format!("{} is not ready", claim.name_any())),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, ObjectExt};
 use serde_json::{Value, json};
 
 use super::{launching::gone, node_of, one_ready_node, runs, told, with_pool};
@@ -162,7 +162,7 @@ async fn runs_elsewhere(world: &World) -> (Pod, Node) {
 }
 
 async fn is_kept<K: Kind>(world: &World, object: &K) {
-    let there = world.get(object).await.map(|object| object.meta().deletion_timestamp.is_some());
+    let there = world.get(object).await.map(|object| object.is_deleting());
     assert_eq!(
         there,
         Some(false),

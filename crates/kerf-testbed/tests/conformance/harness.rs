@@ -48,7 +48,7 @@ pub(crate) async fn run(client: Client, cases: Vec<Case>) {
 async fn install_definitions(client: &Client) {
     let cluster = Cluster { client: client.clone(), namespace: String::new() };
     let mut definitions: Vec<Value> =
-        kerf_api::crds().iter().map(|crd| serde_json::to_value(crd).unwrap()).collect();
+        kerf_provider_kwok::crds().iter().map(|crd| serde_json::to_value(crd).unwrap()).collect();
     definitions.push(super::custom::widget_definition());
     for definition in definitions {
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kerf_cluster::load::{Lines, LoadError, Loader};
+use kerf_manifests::{Lines, LoadError, Loader};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

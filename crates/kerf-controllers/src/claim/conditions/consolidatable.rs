@@ -24,8 +24,8 @@ pub(super) fn verdict(claim: &NodeClaim, pool: &NodePool, now: Timestamp) -> Ver
     else {
         return Verdict::Never;
     };
-    let last_event = claim.status.as_ref().and_then(|status| status.last_pod_event_time.as_ref());
-    let since = last_event.map_or(initialized.last_transition_time.0, |time| time.0);
+    let last_event = claim.last_pod_event();
+    let since = last_event.unwrap_or(initialized.last_transition_time.0);
     let quiet = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     match wanted.checked_sub(quiet) {
         Some(rest) if !rest.is_zero() => Verdict::In(rest),

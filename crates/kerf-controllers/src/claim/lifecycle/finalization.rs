@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    NodeClaim, TERMINATION_FINALIZER, annotations,
+    NodeClaim, ObjectExt, TERMINATION_FINALIZER, annotations,
     conditions::{Conditioned, INSTANCE_TERMINATING, REGISTERED},
 };
 use kerf_runtime::{
@@ -16,10 +16,10 @@ use kube::{ResourceExt, api::DeleteParams};
 use tracing::info;
 
 use crate::{
+    claim::instance::{self, Ending, Owner},
     context::Context,
     definitions::{LOOK_AGAIN, Step},
     error::{Result, Tried, is_not_found},
-    instance::{self, Ending, Owner},
 };
 
 /// How often a cloud is asked whether an instance is gone.
@@ -50,9 +50,9 @@ pub(super) async fn finalize(context: &Context, claim: &NodeClaim) -> Result<Out
 
 /// Deletes the nodes of a claim; whether there are any. Those of an instance that is another claim's are not its own.
 async fn nodes_are_left(context: &Context, claim: &NodeClaim) -> Result<bool> {
-    let provider_id = claim.status.as_ref().map_or("", |status| &status.provider_id);
+    let provider_id = claim.provider_id();
     let left: Vec<Arc<Node>> = context.index.read().nodes_of(provider_id).cloned().collect();
-    let staying = |node: &&Arc<Node>| node.metadata.deletion_timestamp.is_none();
+    let staying = |node: &&Arc<Node>| !node.is_deleting();
     let to_delete: Vec<_> = left.iter().filter(staying).collect();
     if !to_delete.is_empty() && instance::owner(context, claim).await? != Owner::ThisClaim {
         return Ok(false);

@@ -50,8 +50,7 @@ pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Resu
     if is_settled(claim, INITIALIZED, context.now()) || !claim.is_true(REGISTERED) {
         return Ok(());
     }
-    let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
-    let node = context.index.read().node_of(&provider_id.unwrap_or_default()).cloned().ok();
+    let node = context.index.read().node_of(claim.provider_id()).cloned().ok();
     let checked = node.as_deref().ok_or(Waiting::NodeNotFound).and_then(|node| {
         check(node, claim)?;
         Ok(node)

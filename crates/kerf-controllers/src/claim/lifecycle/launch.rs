@@ -113,7 +113,7 @@ pub(super) fn log(context: &Context, claim: &NodeClaim) {
     let label = |key: &str| claim.labels().get(key).map(String::as_str);
     info!(
         claim = claim.name_any(),
-        provider_id = claim.status.as_ref().map(|status| &*status.provider_id),
+        provider_id = claim.provider_id(),
         pool = label(labels::NODE_POOL),
         instance_type = label(labels::INSTANCE_TYPE),
         zone = label(labels::ZONE),

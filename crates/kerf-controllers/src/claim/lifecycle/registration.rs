@@ -20,17 +20,16 @@ use tracing::info;
 
 use super::is_settled;
 use crate::{
+    claim::instance::{self, Owner},
     context::Context,
     error::{Result, Tried},
-    instance::{self, Owner},
 };
 
 pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<()> {
     if is_settled(claim, REGISTERED, context.now()) {
         return Ok(());
     }
-    let provider_id = claim.status.as_ref().map(|status| status.provider_id.clone());
-    let found = context.index.read().node_of(&provider_id.unwrap_or_default()).cloned();
+    let found = context.index.read().node_of(claim.provider_id()).cloned();
     let node = match found {
         Ok(node) => node,
         Err(NoSingleMatch::NotFound) => {
@@ -162,7 +161,7 @@ mod tests {
             "metadata": {"name": "c", "uid": "u", "labels": {"zone": "a"}, "annotations": {"x": "claim"}},
             "spec": {
                 "requirements": [],
-                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "nodeClassRef": {"group": "cloud.example", "kind": "ExampleNodeClass", "name": "default"},
                 "taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
                 "startupTaints": [{"key": "cni", "effect": "NoExecute"}],
             },

@@ -78,7 +78,7 @@ impl Nodes {
                 let look = |node: &Arc<Node>| {
                     let on_node: Vec<Arc<Pod>> =
                         cluster.pods_on(&node.name_any()).cloned().collect();
-                    let machine = cluster.machine_of(node);
+                    let machine = cluster.state_node_of(node);
                     (Arc::clone(node), machine.claim.is_some(), machine.allocatable(), on_node)
                 };
                 piece.iter().map(look).collect()

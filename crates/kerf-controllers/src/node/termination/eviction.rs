@@ -1,5 +1,6 @@
 //! Ending pods: through the eviction API, which respects disruption budgets, or by force when time is up.
 
+use kerf_api::NodeExt;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -204,8 +205,7 @@ pub(super) fn needs_force(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp
 /// Why the pod goes, for its owner.
 fn reason(context: &Context, pod: &Pod) -> String {
     let Some(node) = node_of(context, pod) else { return String::new() };
-    let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-    let claim = context.index.read().claim_of(provider_id.unwrap_or_default()).cloned();
+    let claim = context.index.read().claim_of(node.provider_id()).cloned();
     let Ok(claim) = claim else { return String::new() };
     match claim.condition(DISRUPTION_REASON) {
         Some(reason) if reason.status == "True" => reason.reason.clone(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, ObjectExt};
 use kerf_cluster::{Cluster, Delta};
 use kerf_runtime::Clock;
 
@@ -78,18 +78,16 @@ enum Launch {
 
 /// Whether the change ends a launch, and how. A claim that the pool itself gave up did not fail.
 fn launch(delta: &Delta<NodeClaim>, cluster: &Cluster) -> Option<Launch> {
-    let launched = |claim: &NodeClaim| {
-        claim.status.as_ref().is_some_and(|status| !status.provider_id.is_empty())
-    };
+    let launched = |claim: &NodeClaim| !claim.provider_id().is_empty();
     let before = delta.before.as_ref().filter(|before| !launched(before))?;
     match &delta.after {
         Some(after) if launched(after) => Some(Launch::Succeeded),
         Some(after) => {
-            let deleted = after.metadata.deletion_timestamp.is_some();
-            let anew = deleted && before.metadata.deletion_timestamp.is_none();
+            let deleted = after.is_deleting();
+            let anew = deleted && !before.is_deleting();
             (anew && !cluster.is_marked_for_deletion(&delta.key.name)).then_some(Launch::Failed)
         }
-        None => before.metadata.deletion_timestamp.is_none().then_some(Launch::Failed),
+        None => (!before.is_deleting()).then_some(Launch::Failed),
     }
 }
 

@@ -4,7 +4,7 @@ use kerf_api::{
     NodePool,
     conditions::{Conditioned, REPLICAS_SATISFIED},
 };
-use kerf_cluster::reservations::node_limit;
+use kerf_cluster::node_counts::node_limit;
 use kerf_model::NodeCount;
 use kube::ResourceExt;
 

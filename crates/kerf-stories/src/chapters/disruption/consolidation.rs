@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisruptionBudget};
-use kerf_api::{NodeClaim, NodePool, annotations, labels};
+use kerf_api::{NodeClaim, NodePool, ObjectExt, annotations, labels};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{app, disruptable, held_by_its_pod, nothing_is_marked, ready_claims, replaced, told};
 use crate::{
     World, build,
-    scenarios::{all_run, counted, is_counted, one_ready_node, with_pool},
+    chapters::{all_run, counted, is_counted, one_ready_node, with_pool},
 };
 
 const SMALL: &str = "c-1x-amd64-linux";
@@ -222,7 +222,7 @@ pub async fn a_replacement_that_turns_out_too_dear_is_undone(world: World) {
     let (claim, _) = world.until("there is one node", one_ready_node).await;
     assert_eq!(claim.uid(), old.uid(), "the node went although nothing was saved");
     let pods = world.list::<Pod>().await;
-    assert!(pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()));
+    assert!(pods.iter().all(|pod| !pod.is_deleting()));
     let labels = ["reason=\"promised_savings_lost\""];
     is_counted(&world, "karpenter_consolidation_blocked_total", &labels).await;
     world.pass(Duration::from_mins(30)).await;

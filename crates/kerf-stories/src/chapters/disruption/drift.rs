@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     World, build,
-    scenarios::{all_run, condition, counted, is_counted, one_ready_node, ready_pool, with_pool},
+    chapters::{all_run, condition, counted, is_counted, one_ready_node, ready_pool, with_pool},
 };
 
 pub async fn a_drifted_node_is_replaced_before_it_goes(world: World) {

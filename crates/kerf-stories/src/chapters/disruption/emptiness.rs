@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kerf_api::{
-    NodeClaim, annotations,
+    NodeClaim, ObjectExt, annotations,
     conditions::{Conditioned, INSTANCE_TERMINATING},
 };
 use kube::ResourceExt;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{disruptable, held_by_its_pod, nothing_is_marked, told};
 use crate::{
     World, build,
-    scenarios::{all_run, is_counted, launching::gone, no_node, one_ready_node, runs, with_pool},
+    chapters::{all_run, is_counted, launching::gone, no_node, one_ready_node, runs, with_pool},
 };
 
 pub async fn an_empty_node_is_removed(world: World) {
@@ -175,9 +175,9 @@ pub async fn a_budget_bounds_how_many_nodes_go_at_once(world: World) {
         .until("everything is gone", async |world: &World| {
             let claims = world.list::<NodeClaim>().await;
             // A machine that is being switched off is no node of its pool any more.
-            let leaving = claims.iter().filter(|claim| {
-                claim.metadata.deletion_timestamp.is_some() && !claim.is_true(INSTANCE_TERMINATING)
-            });
+            let leaving = claims
+                .iter()
+                .filter(|claim| claim.is_deleting() && !claim.is_true(INSTANCE_TERMINATING));
             assert!(leaving.count() <= 1, "more go than the budget allows");
             no_node(world).await
         })

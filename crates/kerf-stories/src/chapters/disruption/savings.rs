@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kerf_api::{
-    NodeClaim, annotations,
+    NodeClaim, ObjectExt, annotations,
     conditions::{Conditioned, READY},
     labels,
 };
 use kerf_model::{InstanceType, Price};
-use kerf_provider::kwok;
+use kerf_provider_kwok as kwok;
 use kerf_testbed::Random;
 use kube::ResourceExt;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use super::{app, disruptable, nothing_is_marked};
 use crate::{
     Stage, World,
-    scenarios::{counted, with_pool},
+    chapters::{counted, with_pool},
 };
 
 const APPS: u64 = 6;
@@ -81,9 +81,7 @@ struct Record {
 async fn price_at_rest(world: &World) -> Result<Price, String> {
     nothing_is_marked(world).await?;
     let claims = world.list::<NodeClaim>().await;
-    let moving = claims
-        .iter()
-        .find(|claim| !claim.is_true(READY) || claim.metadata.deletion_timestamp.is_some());
+    let moving = claims.iter().find(|claim| !claim.is_true(READY) || claim.is_deleting());
     match moving {
         Some(claim) => Err(format!("{} comes or goes", claim.name_any())),
         None => Ok(claims.iter().map(price).sum()),

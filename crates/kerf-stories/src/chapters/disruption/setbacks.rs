@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     World,
-    scenarios::{counted, one_ready_node},
+    chapters::{counted, one_ready_node},
 };
 
 const FAILED: &str = "karpenter_voluntary_disruption_queue_failures_total";

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{drift, has_nodes, replaced, says, with_static_pool};
-use crate::{Stage, World, build, scenarios::all_run};
+use crate::{Stage, World, build, chapters::all_run};
 
 const REPLICAS: i32 = 12;
 const LIMIT: usize = 20;

@@ -1,0 +1,11 @@
+//! What is done about NodeClaims: made, launched, registered, initialised, judged, expired, collected.
+
+pub(crate) mod conditions;
+pub(crate) mod consistency;
+pub(crate) mod creation;
+pub(crate) mod expiration;
+pub(crate) mod garbage_collection;
+pub(crate) mod hydration;
+pub(crate) mod instance;
+pub(crate) mod lifecycle;
+pub(crate) mod writes;

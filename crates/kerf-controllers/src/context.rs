@@ -3,18 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodePool};
 use kerf_cluster::{Key, pods};
 use kerf_model::KnownLabels;
 use kerf_provider::CloudProvider;
 use kerf_runtime::{Clock, Lock, Queue, events::Recorder};
-use kube::{Api, Client, ResourceExt, api::DeleteParams};
+use kube::{Api, Client, ResourceExt};
 
 use crate::{
     claim::writes::Turns,
     definitions::Definitions,
-    error::{Error, Result, Tried, is_not_found},
+    error::{Error, Result},
     index::Index,
     metrics::{Cause, ControllerMetrics, state::Prices},
     provisioning::Promises,
@@ -48,14 +47,6 @@ impl Context {
     }
 
     pub(crate) fn claims(&self) -> Api<NodeClaim> {
-        Api::all(self.client.clone())
-    }
-
-    pub(crate) fn nodes(&self) -> Api<Node> {
-        Api::all(self.client.clone())
-    }
-
-    pub(crate) fn pools(&self) -> Api<NodePool> {
         Api::all(self.client.clone())
     }
 
@@ -106,14 +97,6 @@ impl Context {
         if !self.index.read().is_readable(&name) {
             return Err(Error::LeftAlone { claim: name });
         }
-        match self.claims().delete(&name, &DeleteParams::default()).await {
-            // The next decision must not count on it any more.
-            Ok(answer) => {
-                answer.map_left(|leaving| self.index.anticipate(leaving));
-            }
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(error).tried(|| format!("deleting NodeClaim {name}")),
-        }
-        Ok(())
+        self.delete(claim).await
     }
 }

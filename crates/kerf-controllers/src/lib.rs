@@ -18,6 +18,7 @@ mod pool;
 mod provisioning;
 pub mod settings;
 mod transitions;
+mod writer;
 
 pub use operator::Operator;
 pub use settings::Settings;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kerf_api::{NodeClaim, NodePool, annotations};
 use kerf_cluster::{Change, Cluster};
 use kerf_runtime::{Outcome, Queue, Workers};
-use kube::{ResourceExt, api::PostParams};
+use kube::ResourceExt;
 use tracing::{info, warn};
 
 use crate::{
@@ -62,7 +62,7 @@ impl<'a> Permit<'a> {
         claim.metadata.name = Some(self.name.clone());
         // Whatever ends this call early leaves it open whether the request arrived.
         self.fate = Fate::Unknown;
-        let created = context.claims().create(&PostParams::default(), &claim).await;
+        let created = context.create(&claim).await;
         self.fate = match &created {
             Ok(_) => Fate::Exists,
             // Nobody else uses the name: a request that was sent twice on the way, and arrived twice.
@@ -72,7 +72,6 @@ impl<'a> Permit<'a> {
         };
         let created =
             created.tried(|| format!("creating a NodeClaim of NodePool {}", self.pool))?;
-        context.index.anticipate(created.clone());
         let relaxed = created.annotations().get(annotations::MIN_VALUES_RELAXED);
         let relaxed = relaxed.is_some_and(|relaxed| relaxed == "true");
         context.metrics.claim_created(reason, &self.pool, relaxed);

@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, labels};
 use kerf_cluster::{Change, Cluster};
-use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kerf_runtime::{Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
 
 use crate::{
     claim::instance,
     context::Context,
     controller::{Reconciler, add_claim_of},
-    error::{Result, Tried},
+    error::Result,
 };
 
 pub(crate) struct Hydration;
@@ -43,9 +43,8 @@ impl Reconciler for Hydration {
         if is_own && node.labels().get(&key) != Some(&value) {
             let mut changed = Node::clone(&node);
             changed.labels_mut().insert(key, value);
-            patch::patch(&context.nodes(), &node, &changed, Lock::None)
-                .await
-                .tried(|| format!("labelling Node {}", node.name_any()))?;
+            let what = || format!("labelling Node {}", node.name_any());
+            context.write(&*node, changed, Lock::None, what).await?;
         }
         Ok(Outcome::Done)
     }

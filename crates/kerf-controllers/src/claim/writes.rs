@@ -15,10 +15,7 @@ use kerf_runtime::{Lock, patch};
 use kube::ResourceExt;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::{
-    context::Context,
-    error::{Result, Tried},
-};
+use crate::{context::Context, error::Result};
 
 impl Context {
     /// Writes what changed between `before` and `after`, metadata and status, and lets the index know at once. Returns the
@@ -37,11 +34,7 @@ impl Context {
         let _turn = self.turns.take(&before.name_any()).await;
         let carried = self.carried_over(before, &after);
         let (before, after) = carried.as_ref().map_or((before, &after), |(b, a)| (&**b, a));
-        let written = patch::patch_both(&self.claims(), before, after, lock).await.tried(what)?;
-        if let Some(written) = &written {
-            self.index.anticipate(written.clone());
-        }
-        Ok(written.unwrap_or_else(|| after.clone()))
+        self.write(before, after.clone(), lock, what).await
     }
 
     /// The change from `before` to `after` as a change of the newest version that we know. `None`: `before` is the newest,

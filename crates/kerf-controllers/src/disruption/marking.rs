@@ -1,6 +1,6 @@
 //! The two things that show on a node that it is being disrupted: a taint, and the reason on its claim.
 
-use std::{fmt::Debug, time::Duration};
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -10,13 +10,13 @@ use kerf_api::{
     conditions::{Conditioned, DISRUPTION_REASON},
     taints,
 };
-use kerf_runtime::{Lock, patch};
+use kerf_runtime::Lock;
 use kube::{Api, ResourceExt};
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     context::Context,
     error::{Result, Tried, is_not_found},
+    writer::Written,
 };
 
 /// How many nodes are written to at once.
@@ -62,13 +62,9 @@ async fn change_node(
         claim.and_then(|claim| cluster.node_of(claim.provider_id()).ok()).cloned()
     };
     let Some(known) = known else { return Ok(()) };
-    let written = persist(&context.nodes(), &known, Part::Spec, change)
+    persist(context, &*known, change)
         .await
-        .tried(|| format!("changing the taints of Node {}", known.name_any()))?;
-    if let Some(written) = written {
-        context.index.anticipate(written);
-    }
-    Ok(())
+        .tried(|| format!("changing the taints of Node {}", known.name_any()))
 }
 
 async fn change_reason(
@@ -80,51 +76,33 @@ async fn change_reason(
     let known = context.index.read().claims().named(claim).cloned();
     let Some(known) = known else { return Ok(()) };
     let now = context.now();
-    let written =
-        persist(&context.claims(), &known, Part::Status, |claim| with_reason(claim, reason, now))
-            .await
-            .tried(|| format!("updating the status of NodeClaim {claim}"))?;
-    if let Some(written) = written {
-        context.index.anticipate(written);
-    }
-    Ok(())
-}
-
-#[derive(Clone, Copy)]
-enum Part {
-    Spec,
-    Status,
+    persist(context, &*known, |claim| with_reason(claim, reason, now))
+        .await
+        .tried(|| format!("updating the status of NodeClaim {claim}"))
 }
 
 /// Tries a write a few times, on the newest version of the object from the second time on. What is gone is as good as
 /// written.
-async fn persist<K>(
-    api: &Api<K>,
+async fn persist<K: Written>(
+    context: &Context,
     known: &K,
-    part: Part,
     change: impl Fn(&K) -> Option<K>,
-) -> kube::Result<Option<K>>
-where
-    K: kube::Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+) -> kube::Result<()> {
+    let api: Api<K> = Api::all(context.client.clone());
     let mut newest = known.clone();
     let mut retries = RETRIES.into_iter();
     loop {
-        let Some(changed) = change(&newest) else { return Ok(None) };
-        let written = match part {
-            Part::Spec => patch::patch(api, &newest, &changed, Lock::Optimistic).await,
-            Part::Status => patch::patch_status(api, &newest, &changed, Lock::Optimistic).await,
-        };
-        let failure = match written {
-            Err(error) if is_not_found(&error) => return Ok(None),
+        let Some(changed) = change(&newest) else { return Ok(()) };
+        let failure = match context.send(&newest, &changed, Lock::Optimistic).await {
+            Err(error) if is_not_found(&error) => return Ok(()),
             Err(error) => error,
-            Ok(written) => return Ok(written),
+            Ok(_) => return Ok(()),
         };
         let Some(wait) = retries.next() else { return Err(failure) };
         tokio::time::sleep(wait).await;
         match api.get_opt(&known.name_any()).await {
             Ok(Some(found)) => newest = found,
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(()),
             // The attempt that follows fails by itself if it matters.
             Err(_) => {}
         }

@@ -18,7 +18,6 @@ use kerf_provider::ProviderError;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
     events::{Notice, Severity},
-    patch,
 };
 use kube::ResourceExt;
 use tracing::info;
@@ -28,7 +27,7 @@ use crate::{
     context::Context,
     controller::Reconciler,
     definitions::{self, Step},
-    error::{Error, Result, Tried},
+    error::{Error, Result},
 };
 use eviction::Evictions;
 use volumes::Wait;
@@ -175,13 +174,8 @@ async fn instance_is_gone(context: &Context, provider_id: &str) -> Result<bool> 
 
 async fn keep_from_pods(context: &Context, node: &Node) -> Result<Node> {
     let changed = kept_from_pods(node);
-    let written = patch::patch(&context.nodes(), node, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("tainting Node {}", node.name_any()))?;
-    if let Some(written) = &written {
-        context.index.anticipate(written.clone());
-    }
-    Ok(written.unwrap_or(changed))
+    let what = || format!("tainting Node {}", node.name_any());
+    context.write(node, changed, Lock::Optimistic, what).await
 }
 
 /// The node with the taint that keeps pods away and the label that makes load balancers leave it.
@@ -201,9 +195,8 @@ fn kept_from_pods(node: &Node) -> Node {
 async fn release(context: &Context, node: &Node) -> Result<Outcome> {
     let mut changed = node.clone();
     changed.finalizers_mut().retain(|finalizer| finalizer != TERMINATION_FINALIZER);
-    patch::patch(&context.nodes(), node, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("removing the finalizer of Node {}", node.name_any()))?;
+    let what = || format!("removing the finalizer of Node {}", node.name_any());
+    context.write(node, changed, Lock::Optimistic, what).await?;
     let created = node.metadata.creation_timestamp.as_ref();
     let age = created.and_then(|created| context.passed_since(created.0));
     let deleted = node.metadata.deletion_timestamp.as_ref();

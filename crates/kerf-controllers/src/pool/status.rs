@@ -11,15 +11,11 @@ use kerf_api::{
     validation::validate_node_pool,
 };
 use kerf_cluster::{Change, Cluster, NodeClass, view::Unreadable};
-use kerf_runtime::{Lock, Outcome, Queue, Workers, patch};
+use kerf_runtime::{Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
 
 use super::{drift_blocked, hash, registration_health::RegistrationHealth, static_capacity};
-use crate::{
-    context::Context,
-    controller::Reconciler,
-    error::{Result, Tried},
-};
+use crate::{context::Context, controller::Reconciler, error::Result};
 
 pub(crate) struct Pools {
     pub(crate) health: RegistrationHealth,
@@ -72,9 +68,8 @@ impl Reconciler for Pools {
         static_capacity::report::report(context, &mut changed);
         drift_blocked::report(context, &mut changed);
 
-        patch::patch_both(&context.pools(), &pool, &changed, Lock::Optimistic)
-            .await
-            .tried(|| format!("updating NodePool {name}"))?;
+        let what = || format!("updating NodePool {name}");
+        context.write(&*pool, changed, Lock::Optimistic, what).await?;
         Ok(Outcome::Done)
     }
 }

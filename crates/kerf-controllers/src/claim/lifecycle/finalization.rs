@@ -12,14 +12,14 @@ use kerf_runtime::{
     Lock, Outcome,
     events::{Notice, Severity},
 };
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use tracing::info;
 
 use crate::{
     claim::instance::{self, Ending, Owner},
     context::Context,
     definitions::{LOOK_AGAIN, Step},
-    error::{Result, Tried, is_not_found},
+    error::Result,
 };
 
 /// How often a cloud is asked whether an instance is gone.
@@ -58,12 +58,7 @@ async fn nodes_are_left(context: &Context, claim: &NodeClaim) -> Result<bool> {
         return Ok(false);
     }
     for node in to_delete {
-        match context.nodes().delete(&node.name_any(), &DeleteParams::default()).await {
-            Err(error) if !is_not_found(&error) => {
-                return Err(error).tried(|| format!("deleting Node {}", node.name_any()));
-            }
-            _ => {}
-        }
+        context.delete(&**node).await?;
     }
     Ok(!left.is_empty())
 }

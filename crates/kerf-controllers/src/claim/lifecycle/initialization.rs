@@ -9,15 +9,12 @@ use kerf_api::{
     labels, taints,
 };
 use kerf_model::Quantity;
-use kerf_runtime::{Lock, patch};
+use kerf_runtime::Lock;
 use kube::ResourceExt;
 use tracing::info;
 
 use super::is_settled;
-use crate::{
-    context::Context,
-    error::{Result, Tried},
-};
+use crate::{context::Context, error::Result};
 
 /// Why a node does not count as initialised yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,12 +63,8 @@ pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Resu
         Ok(node) => {
             let mut initialized = node.clone();
             initialized.labels_mut().insert(labels::INITIALIZED.into(), "true".into());
-            if let Some(written) = patch::patch(&context.nodes(), node, &initialized, Lock::None)
-                .await
-                .tried(|| format!("labelling Node {} as initialised", node.name_any()))?
-            {
-                context.index.anticipate(written);
-            }
+            let what = || format!("labelling Node {} as initialised", node.name_any());
+            context.write(node, initialized, Lock::None, what).await?;
             info!(claim = claim.name_any(), node = node.name_any(), "initialized nodeclaim");
             claim.condition_set(context.now()).set_true(INITIALIZED);
         }

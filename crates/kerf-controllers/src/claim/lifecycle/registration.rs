@@ -13,7 +13,6 @@ use kerf_cluster::NoSingleMatch;
 use kerf_runtime::{
     Lock,
     events::{Notice, Severity},
-    patch,
 };
 use kube::{Resource, ResourceExt};
 use tracing::info;
@@ -22,7 +21,7 @@ use super::is_settled;
 use crate::{
     claim::instance::{self, Owner},
     context::Context,
-    error::{Result, Tried},
+    error::Result,
 };
 
 pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<()> {
@@ -59,12 +58,8 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
     }
     let startup = StartupTaints::of(&node, context.provider.nodes_register_with_taints());
     let changed = registered(&node, claim, startup);
-    if let Some(written) = patch::patch(&context.nodes(), &node, &changed, Lock::Optimistic)
-        .await
-        .tried(|| format!("registering Node {}", node.name_any()))?
-    {
-        context.index.anticipate(written);
-    }
+    let what = || format!("registering Node {}", node.name_any());
+    context.write(&*node, changed, Lock::Optimistic, what).await?;
     info!(claim = claim.name_any(), node = node.name_any(), "registered nodeclaim");
     context.metrics.node_registered(claim);
     claim.status.get_or_insert_default().node_name = node.name_any();

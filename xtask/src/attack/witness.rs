@@ -95,16 +95,16 @@ impl Seen {
                 note(&mut self.two_instances, format!("{claim}: {}", nodes.join(", ")));
             }
         }
+    }
+
+    fn judge_claims(&mut self, claims: &Objects) {
         let disrupted: Vec<_> =
-            nodes.values().filter(|node| is_disrupted(node)).map(api::name).collect();
+            claims.values().filter(|claim| is_disrupted(claim)).map(api::name).collect();
         self.most_disrupted = self.most_disrupted.max(disrupted.len());
         if disrupted.len() > BUDGET {
             note(&mut self.over_budget, disrupted.join(", "));
         }
-    }
-
-    /// What is on its way out counts no longer, as in Karpenter.
-    fn judge_claims(&mut self, claims: &Objects) {
+        // Of the limit, what is on its way out counts no longer, as in Karpenter.
         let staying = claims.values().filter(|claim| !api::is_deleting(claim));
         let cpus = staying.map(|claim| amount(text(claim, "/status/capacity/cpu")));
         let cpus: Vec<_> = cpus.filter(|cpu| *cpu > 0.0).collect();
@@ -141,10 +141,11 @@ fn note(notes: &mut Vec<String>, what: String) {
     }
 }
 
-fn is_disrupted(node: &Value) -> bool {
-    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
-    let marked = taints.into_iter().flatten().any(|taint| taint["key"] == "karpenter.sh/disrupted");
-    marked || api::is_deleting(node)
+/// A node counts against a budget until its instance is told to end: by then its pods are gone. The Node that outlives that by
+/// a moment is no node of its pool any more, as in Karpenter.
+fn is_disrupted(claim: &Value) -> bool {
+    (is_true(claim, "DisruptionReason") || api::is_deleting(claim))
+        && !is_true(claim, "InstanceTerminating")
 }
 
 /// `2` or `1930m`.
@@ -195,12 +196,14 @@ mod tests {
         claim
     }
 
-    fn node(name: &str, claim: &str, disrupted: bool) -> Value {
-        let taints = if disrupted { json!([{"key": "karpenter.sh/disrupted"}]) } else { json!([]) };
-        json!({
-            "metadata": {"name": name, "annotations": {"karpenter.kwok.sh/nodeclaim-uid": claim}},
-            "spec": {"taints": taints},
-        })
+    fn disrupted(name: &str, conditions: &[&str]) -> Value {
+        let conditions: Vec<_> =
+            conditions.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+        json!({"metadata": {"name": name}, "status": {"conditions": conditions}})
+    }
+
+    fn node(name: &str, claim: &str) -> Value {
+        json!({"metadata": {"name": name, "annotations": {"karpenter.kwok.sh/nodeclaim-uid": claim}}})
     }
 
     fn pod(ready: bool) -> Value {
@@ -218,14 +221,22 @@ mod tests {
     #[test]
     fn notes_what_must_never_be() {
         let mut seen = Seen::default();
-        seen.judge_nodes(&objects(&[node("a", "1", true), node("b", "2", true)]));
-        assert_eq!(seen.most_disrupted, 2);
-        assert!(seen.two_instances.is_empty() && seen.over_budget.is_empty());
-        seen.judge_nodes(&objects(&[node("a", "1", true), node("b", "1", true)]));
+        seen.judge_nodes(&objects(&[node("a", "1"), node("b", "2")]));
+        assert!(seen.two_instances.is_empty());
+        seen.judge_nodes(&objects(&[node("a", "1"), node("b", "1")]));
         assert_eq!(seen.two_instances, ["1: a, b"]);
-        let three = ["a", "b", "c"].map(|name| node(name, name, true));
-        seen.judge_nodes(&objects(&three));
-        seen.judge_nodes(&objects(&three));
+        let reason = ["DisruptionReason"].as_slice();
+        let ends = ["DisruptionReason", "InstanceTerminating"].as_slice();
+        let three = |last| {
+            objects(
+                &[("a", reason), ("b", reason), ("c", last)].map(|(name, is)| disrupted(name, is)),
+            )
+        };
+        seen.judge_claims(&three(&[]));
+        seen.judge_claims(&three(ends));
+        assert_eq!((seen.most_disrupted, seen.over_budget.len()), (2, 0));
+        seen.judge_claims(&three(reason));
+        seen.judge_claims(&three(reason));
         assert_eq!(seen.over_budget, ["a, b, c"]);
         seen.judge_claims(&objects(&[claim("30", false), claim("1500m", false), claim("9", true)]));
         assert_eq!((seen.most_cpu, seen.over_limit.len()), (31.5, 0));

@@ -36,7 +36,7 @@ pub use nodepool::{
     TemplateMetadata,
 };
 pub use objects::{NodeExt, ObjectExt};
-pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator};
+pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator, UnknownOperator};
 pub use setback::Setback;
 
 /// The API group of NodePools and NodeClaims, and the domain of every label and annotation that

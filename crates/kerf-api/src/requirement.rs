@@ -1,6 +1,6 @@
 //! The parts that NodePools and NodeClaims have in common.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,11 +84,6 @@ impl Operator {
         }
     }
 
-    /// The operator of that name, as it stands in a pod's node affinity.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|operator| operator.as_str() == name)
-    }
-
     /// Whether the operator compares with a number.
     pub fn is_bound(self) -> bool {
         matches!(self, Self::Gt | Self::Lt | Self::Gte | Self::Lte)
@@ -100,6 +95,20 @@ impl fmt::Display for Operator {
         f.write_str(self.as_str())
     }
 }
+
+/// As it stands in a pod's node affinity.
+impl FromStr for Operator {
+    type Err = UnknownOperator;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|operator| operator.as_str() == text);
+        named.ok_or_else(|| UnknownOperator(text.to_owned()))
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is not an operator: use In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte")]
+pub struct UnknownOperator(String);
 
 /// The object that holds the provider's own settings for a node.
 #[derive(

@@ -162,7 +162,7 @@ pub fn validate_requirement(
 ) -> Result<(), InvalidRequirement> {
     let RequirementParts { operator: written, values, min_values, .. } = requirement;
     let key = labels::normalize(requirement.key);
-    let operator = Operator::named(written);
+    let operator = written.parse::<Operator>().ok();
     let fewer_than_min = |count: usize| min_values.is_some_and(|least| count < least as usize);
     let mut problems = Vec::new();
     if operator.is_none() {

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
 use kerf_api::{
-    NodePool, NodeSelectorRequirement,
+    NodePool,
     labels::{self, LabelRules},
 };
 use kerf_model::{
-    InstanceType, KnownLabels, Labels, Operator, Requirement, Requirements, Resources,
+    InstanceType, KnownLabels, Labels, Resources,
     pod::{PodError, with_limits_as_requests},
     requirement::UnknownOperator,
     resources::ResourcesError,
@@ -111,33 +111,13 @@ pub fn pool_view(
         name: pool.name_any(),
         weight: pool.spec.weight.unwrap_or_default(),
         labels: all_labels,
-        requirements: requirements(&template.spec.requirements, known),
+        requirements: known.requirements(&template.spec.requirements),
         taints: template.spec.taints.iter().flatten().map(Into::into).collect(),
         limits: Resources::from_api(&pool.spec.limits)
             .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?,
         launching: Resources::new(),
         instance_types,
     })
-}
-
-pub fn requirements(list: &[NodeSelectorRequirement], known: &KnownLabels) -> Requirements {
-    Requirements::new(list.iter().map(|requirement| requirement_view(requirement, known)))
-}
-
-fn requirement_view(requirement: &NodeSelectorRequirement, known: &KnownLabels) -> Requirement {
-    let operator = match requirement.operator {
-        kerf_api::Operator::In => Operator::In,
-        kerf_api::Operator::NotIn => Operator::NotIn,
-        kerf_api::Operator::Exists => Operator::Exists,
-        kerf_api::Operator::DoesNotExist => Operator::DoesNotExist,
-        kerf_api::Operator::Gt => Operator::Gt,
-        kerf_api::Operator::Lt => Operator::Lt,
-        kerf_api::Operator::Gte => Operator::Gte,
-        kerf_api::Operator::Lte => Operator::Lte,
-    };
-    known
-        .requirement(&requirement.key, operator, &requirement.values)
-        .with_min_values(requirement.min_values)
 }
 
 /// The pod that a DaemonSet would run on a new node: like its newest one, since admission may have changed what the template

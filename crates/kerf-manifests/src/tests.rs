@@ -116,10 +116,10 @@ fn node_classes_of_known_kinds_are_taken_in() {
     for group in ["cloud.example", "other.example"] {
         loader.add(class(group)).unwrap();
     }
-    let loaded = loader.finish(&LabelRules::default(), Timestamp::UNIX_EPOCH);
-    let keys = loaded.cluster.node_classes().iter().map(|(key, _)| key.to_string());
+    let found = loader.finish(&LabelRules::default(), Timestamp::UNIX_EPOCH);
+    let keys = found.cluster.node_classes().iter().map(|(key, _)| key.to_string());
     assert_eq!(keys.collect::<Vec<_>>(), ["cloud.example/ExampleNodeClass/a"]);
-    assert_eq!(loaded.passed_over, [("ExampleNodeClass".into(), 1)].into());
+    assert_eq!(found.passed_over, [("ExampleNodeClass".into(), 1)].into());
 }
 
 #[test]

@@ -101,14 +101,8 @@ fn deduced_selector(pod: &Pod, workloads: &Workloads) -> Option<Selector> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::labels_of as labels;
     use crate::pod::{Constraints, Owner};
-
-    fn labels(text: &str) -> Labels {
-        text.split_terminator(',')
-            .map(|entry| entry.split_once('=').unwrap())
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
-    }
 
     fn default() -> DefaultConstraint {
         DefaultConstraint {

@@ -2,28 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kerf_api::labels::LabelRules;
+use kerf_api::{NodeSelectorRequirement, labels::LabelRules};
 
-use crate::requirement::{Operator, Requirement};
+use crate::requirement::{Operator, Requirement, UnknownOperator};
+use crate::requirements::Requirements;
 
 /// Labels of a Kubernetes object.
 pub type Labels = BTreeMap<String, String>;
 
-pub const NODE_POOL: &str = "karpenter.sh/nodepool";
-pub const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
-pub const REGISTERED: &str = "karpenter.sh/registered";
-pub const INITIALIZED: &str = "karpenter.sh/initialized";
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-pub const REGION: &str = "topology.kubernetes.io/region";
-pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-pub const ARCH: &str = "kubernetes.io/arch";
-pub const OS: &str = "kubernetes.io/os";
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
-pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
-
-pub const SPOT: &str = "spot";
-pub const ON_DEMAND: &str = "on-demand";
-pub const RESERVED: &str = "reserved";
+pub use kerf_api::labels::{
+    ARCH, CAPACITY_TYPE, CAPACITY_TYPE_ON_DEMAND as ON_DEMAND, CAPACITY_TYPE_RESERVED as RESERVED,
+    CAPACITY_TYPE_SPOT as SPOT, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODE_POOL, OS, REGION,
+    REGISTERED, WINDOWS_BUILD, ZONE,
+};
 
 /// Which labels every node of a provider may be assumed to carry, and which names mean the same.
 ///
@@ -44,14 +35,7 @@ pub struct KnownLabels {
 impl Default for KnownLabels {
     /// What holds for every provider.
     fn default() -> Self {
-        let well_known =
-            [NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
-        Self {
-            well_known: well_known.into_iter().map(str::to_owned).collect(),
-            aliases: BTreeMap::new(),
-            value_aliases: BTreeMap::new(),
-            reservation_id: None,
-        }
+        Self::from(&LabelRules::default())
     }
 }
 
@@ -100,11 +84,38 @@ impl KnownLabels {
     }
 }
 
+impl KnownLabels {
+    /// What a NodePool or a NodeClaim asks for, in normal form.
+    pub fn requirements(&self, list: &[NodeSelectorRequirement]) -> Requirements {
+        let read = |one: &NodeSelectorRequirement| {
+            self.requirement(&one.key, one.operator, &one.values).with_min_values(one.min_values)
+        };
+        Requirements::new(list.iter().map(read))
+    }
+
+    /// What a pod or a volume asks for, where the operator is still a text.
+    pub fn read(
+        &self,
+        asked: &k8s_openapi::api::core::v1::NodeSelectorRequirement,
+    ) -> Result<Requirement, UnknownOperator> {
+        Ok(self.requirement(&asked.key, asked.operator.parse()?, asked.values.iter().flatten()))
+    }
+}
+
 impl From<&LabelRules> for KnownLabels {
     fn from(rules: &LabelRules) -> Self {
         let (well_known, aliases) = (rules.well_known().clone(), rules.aliases().clone());
-        Self { well_known, aliases, ..Self::default() }
+        Self { well_known, aliases, value_aliases: BTreeMap::new(), reservation_id: None }
     }
+}
+
+/// Labels as tests write them: `a=1,b=2`.
+#[cfg(test)]
+pub(crate) fn labels_of(text: &str) -> Labels {
+    text.split_terminator(',')
+        .map(|entry| entry.split_once('=').unwrap())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[cfg(test)]

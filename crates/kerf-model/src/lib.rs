@@ -29,7 +29,7 @@ pub use node_count::NodeCount;
 pub use pod::{Constraints, Pod};
 pub use price::Price;
 pub use quantity::Quantity;
-pub use requirement::{Expression, Operator, Requirement};
+pub use requirement::{Operator, Requirement};
 pub use requirements::{Incompatible, Requirements, Undefined};
 pub use resources::Resources;
 pub use selector::Selector;

@@ -282,10 +282,7 @@ fn term_requirements(
     term.match_expressions
         .iter()
         .flatten()
-        .map(|expression| {
-            let operator = expression.operator.parse()?;
-            Ok(labels.requirement(&expression.key, operator, expression.values.iter().flatten()))
-        })
+        .map(|expression| labels.read(expression))
         .collect::<Result<Vec<Requirement>, _>>()
         .map(Requirements::new)
 }

@@ -1,7 +1,8 @@
 //! One requirement on one label key, as a set of allowed values.
 
 use std::fmt;
-use std::str::FromStr;
+
+pub use kerf_api::{NodeSelectorRequirement, Operator, UnknownOperator};
 
 /// The values that a label may take: a set, or everything but a set, perhaps within integer bounds.
 ///
@@ -20,32 +21,6 @@ pub struct Requirement {
     /// allow nothing at all, which is not the same as asking for the label to be missing.
     absent: bool,
     min_values: Option<u32>,
-}
-
-/// How a requirement is written in the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    Gt,
-    Lt,
-    Gte,
-    Lte,
-}
-
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0:?} is not an operator: use In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte")]
-pub struct UnknownOperator(String);
-
-/// A requirement in API form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expression {
-    pub key: String,
-    pub operator: Operator,
-    pub values: Vec<String>,
-    pub min_values: Option<u32>,
 }
 
 impl Requirement {
@@ -276,8 +251,8 @@ impl Requirement {
     }
 
     /// Back to API form; bounds and exclusions each get an entry, and all carry the flexibility.
-    pub fn expressions(&self) -> Vec<Expression> {
-        let expression = |operator, values| Expression {
+    pub fn expressions(&self) -> Vec<NodeSelectorRequirement> {
+        let expression = |operator, values| NodeSelectorRequirement {
             key: self.key.clone(),
             operator,
             values,
@@ -349,45 +324,6 @@ impl fmt::Display for Requirement {
             write!(f, " minValues {min_values}")?;
         }
         Ok(())
-    }
-}
-
-impl Operator {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::In => "In",
-            Self::NotIn => "NotIn",
-            Self::Exists => "Exists",
-            Self::DoesNotExist => "DoesNotExist",
-            Self::Gt => "Gt",
-            Self::Lt => "Lt",
-            Self::Gte => "Gte",
-            Self::Lte => "Lte",
-        }
-    }
-}
-
-impl fmt::Display for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Operator {
-    type Err = UnknownOperator;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "In" => Self::In,
-            "NotIn" => Self::NotIn,
-            "Exists" => Self::Exists,
-            "DoesNotExist" => Self::DoesNotExist,
-            "Gt" => Self::Gt,
-            "Lt" => Self::Lt,
-            "Gte" => Self::Gte,
-            "Lte" => Self::Lte,
-            _ => return Err(UnknownOperator(text.to_owned())),
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::labels::{HOSTNAME, KnownLabels, Labels};
-use crate::requirement::{Operator, Requirement};
+use crate::requirement::Requirement;
 
 /// At most one requirement per key, sorted by key; a missing key allows everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -218,18 +218,6 @@ impl fmt::Display for Requirements {
             write!(f, "{}{requirement}", if position == 0 { "" } else { ", " })?;
         }
         Ok(())
-    }
-}
-
-/// A requirement as the API writes it, with the strings still to be checked.
-impl TryFrom<&k8s_openapi::api::core::v1::NodeSelectorRequirement> for Requirement {
-    type Error = crate::requirement::UnknownOperator;
-
-    fn try_from(
-        expression: &k8s_openapi::api::core::v1::NodeSelectorRequirement,
-    ) -> Result<Self, Self::Error> {
-        let operator: Operator = expression.operator.parse()?;
-        Ok(Self::new(&expression.key, operator, expression.values.iter().flatten()))
     }
 }
 

@@ -105,14 +105,8 @@ impl LabelTest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::labels_of as labels;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
-
-    fn labels(text: &str) -> Labels {
-        text.split_terminator(',')
-            .map(|entry| entry.split_once('=').unwrap())
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
-    }
 
     fn selector(equal: &str, expressions: &[(&str, &str, &[&str])]) -> Selector {
         Selector::from_api(Some(&LabelSelector {

@@ -246,12 +246,7 @@ impl Volume {
                 if local && expression.key == HOSTNAME {
                     continue;
                 }
-                let operator = expression.operator.parse()?;
-                requirements.add(labels.requirement(
-                    &expression.key,
-                    operator,
-                    expression.values.iter().flatten(),
-                ));
+                requirements.add(labels.read(expression)?);
             }
             terms.push(requirements);
         }

@@ -19,33 +19,6 @@ pub enum Lock {
     None,
 }
 
-/// Sends the difference between `before` and `after`, `status` left aside. `None`: there is none.
-pub async fn patch<K>(api: &Api<K>, before: &K, after: &K, lock: Lock) -> kube::Result<Option<K>>
-where
-    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
-{
-    let Some((name, patch)) = difference(before, after, lock, Part::AllButStatus)? else {
-        return Ok(None);
-    };
-    api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
-}
-
-/// Sends the difference between the `status` of `before` and `after`. `None`: there is none.
-pub async fn patch_status<K>(
-    api: &Api<K>,
-    before: &K,
-    after: &K,
-    lock: Lock,
-) -> kube::Result<Option<K>>
-where
-    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
-{
-    let Some((name, patch)) = difference(before, after, lock, Part::Status)? else {
-        return Ok(None);
-    };
-    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
-}
-
 /// Sends the difference between `before` and `after`, first without and then with the `status`. With a lock, both are on
 /// the condition that nobody else wrote in between. `None`: there is none.
 pub async fn patch_both<K>(
@@ -57,12 +30,30 @@ pub async fn patch_both<K>(
 where
     K: Resource + Serialize + DeserializeOwned + Clone + Debug,
 {
-    let written = patch(api, before, after, lock).await?;
+    let written = patch(api, before, after, lock, Part::AllButStatus).await?;
     let mut read = before.clone();
     if let Some(written) = &written {
         read.meta_mut().resource_version.clone_from(&written.meta().resource_version);
     }
-    Ok(patch_status(api, &read, after, lock).await?.or(written))
+    Ok(patch(api, &read, after, lock, Part::Status).await?.or(written))
+}
+
+async fn patch<K>(
+    api: &Api<K>,
+    before: &K,
+    after: &K,
+    lock: Lock,
+    part: Part,
+) -> kube::Result<Option<K>>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let Some((name, patch)) = difference(before, after, lock, part)? else { return Ok(None) };
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    match part {
+        Part::AllButStatus => api.patch(&name, &params, &patch).await.map(Some),
+        Part::Status => api.patch_status(&name, &params, &patch).await.map(Some),
+    }
 }
 
 /// The change from `before` to `after`, made to `newest`, which others have changed meanwhile. `None`: both changed the

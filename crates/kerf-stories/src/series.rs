@@ -74,9 +74,9 @@ impl Objects {
             node.status.as_ref().and_then(|it| it.conditions.as_ref()).map_or(0, Vec::len)
         });
         let leaving = |deleted: &mut dyn Iterator<Item = bool>| deleted.filter(|it| *it).count();
-        let leaving_claims = leaving(&mut self.claims.iter().map(|it| it.is_deleting()));
-        let leaving_pools = leaving(&mut self.pools.iter().map(|it| it.is_deleting()));
-        let leaving_nodes = leaving(&mut self.nodes.iter().map(|it| it.is_deleting()));
+        let leaving_claims = leaving(&mut self.claims.iter().map(ObjectExt::is_deleting));
+        let leaving_pools = leaving(&mut self.pools.iter().map(ObjectExt::is_deleting));
+        let leaving_nodes = leaving(&mut self.nodes.iter().map(ObjectExt::is_deleting));
         BTreeMap::from([
             ("karpenter_pods_state", self.pods.len()),
             ("karpenter_pods_unstarted_time_seconds", waiting),

@@ -12,7 +12,7 @@ use super::kills::PATIENCE;
 use super::proxy::Proxy;
 use super::replica::Replica;
 use super::report::Report;
-use super::stage::{Stage, progress};
+use super::stage::{Stage, progress, resting_pool};
 
 /// For how long the operator may be blind, and for how long readiness may not know it.
 const BLIND: f64 = 30.0;
@@ -29,27 +29,13 @@ pub(crate) struct Hangs {
     pub(super) common: Common,
 }
 
-const POOL: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: default}
-spec:
-  disruption: {consolidateAfter: Never}
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: node.kubernetes.io/instance-type, operator: In, values: [c-2x-amd64-linux]}
-";
+const REQUIREMENTS: &str =
+    "{key: node.kubernetes.io/instance-type, operator: In, values: [c-2x-amd64-linux]}";
 
 impl Hangs {
     pub(super) async fn run(&self) -> Result<Report> {
         let stage = Stage::start("hangs", &self.common).await?;
-        stage.apply(POOL).await?;
+        stage.apply(&resting_pool(&[REQUIREMENTS])).await?;
         let api_server = stage.cluster.api_server();
         let port = api_server.rsplit(':').next().context("an API server has a port")?;
         let proxy = Proxy::start(port.parse()?).await?;

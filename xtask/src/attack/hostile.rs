@@ -16,7 +16,7 @@ use super::hangs::lonely;
 use super::kills::PATIENCE;
 use super::replica::Replica;
 use super::report::Report;
-use super::stage::{Stage, progress};
+use super::stage::{Stage, progress, resting_pool};
 
 #[derive(Args)]
 pub(crate) struct Hostile {
@@ -27,24 +27,11 @@ pub(crate) struct Hostile {
     pub(super) common: Common,
 }
 
-pub(super) const POOL: &str = "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: default}
-spec:
-  disruption: {consolidateAfter: Never}
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
-      requirements:
-      - {key: kubernetes.io/os, operator: In, values: [linux]}
-      - {key: kubernetes.io/arch, operator: In, values: [amd64]}
-      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
-";
+pub(super) const REQUIREMENTS: [&str; 3] = [
+    "{key: kubernetes.io/os, operator: In, values: [linux]}",
+    "{key: kubernetes.io/arch, operator: In, values: [amd64]}",
+    "{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}",
+];
 
 /// An ordinary pod gets its node after some seconds; this is for a machine that has much else to do.
 const CANARY: Duration = Duration::from_mins(1);
@@ -67,7 +54,7 @@ impl Hostile {
         let cases: Vec<_> = CASES.into_iter().filter(|case| case.contains(part)).collect();
         ensure!(!cases.is_empty(), "no case has {part:?} in its name: {}", CASES.join(", "));
         let stage = Stage::start("hostile", &self.common).await?;
-        stage.apply(POOL).await?;
+        stage.apply(&resting_pool(&REQUIREMENTS)).await?;
         let replica = Replica::start(&stage, "kerf-a", None)?;
         let report = Report::new("hostile", self.common.seed, stage.logs());
         let mut siege = Siege { stage, replica, report, canaries: 0 };

@@ -26,6 +26,29 @@ pub(super) struct Stage {
     pub(super) logs: PathBuf,
 }
 
+/// A NodeClass and a pool that consolidates nothing, with requirements as YAML writes them in a line.
+pub(super) fn resting_pool(requirements: &[&str]) -> String {
+    let requirements = requirements.join("\n      - ");
+    format!(
+        "
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {{name: default}}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: default}}
+spec:
+  disruption: {{consolidateAfter: Never}}
+  template:
+    spec:
+      nodeClassRef: {{group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}}
+      requirements:
+      - {requirements}
+"
+    )
+}
+
 impl Stage {
     pub(super) async fn start(attack: &str, common: &Common) -> Result<Self> {
         let kerf = match &common.kerf {

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kerf_api::{
-    NodeClaim, NodeClaimSpec, NodePool, NodeSelectorRequirement, Operator, ResourceRequirements,
-    annotations,
+    NodeClaim, NodeClaimSpec, NodePool, ResourceRequirements, annotations,
     hash::HASH_VERSION,
     labels::{self, LabelRules},
 };
-use kerf_model::{Expression, KnownLabels, Requirement, Requirements};
+use kerf_model::{KnownLabels, Requirement, Requirements};
 use kerf_scheduler::PlannedClaim;
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 
@@ -40,7 +39,7 @@ pub(super) fn build(
     let spec = NodeClaimSpec {
         taints: template.taints.clone(),
         startup_taints: template.startup_taints.clone(),
-        requirements: requirements.iter().flat_map(Requirement::expressions).map(api).collect(),
+        requirements: requirements.iter().flat_map(Requirement::expressions).collect(),
         resources: ResourceRequirements { requests: planned.requests.to_api() },
         node_class_ref: template.node_class_ref.clone(),
         termination_grace_period: template.termination_grace_period.clone(),
@@ -108,25 +107,6 @@ fn claim_annotations(pool: &NodePool, planned: &PlannedClaim) -> BTreeMap<String
     let relaxed = planned.min_values_relaxed.to_string();
     all.insert(annotations::MIN_VALUES_RELAXED.into(), relaxed);
     all
-}
-
-fn api(expression: Expression) -> NodeSelectorRequirement {
-    let operator = match expression.operator {
-        kerf_model::Operator::In => Operator::In,
-        kerf_model::Operator::NotIn => Operator::NotIn,
-        kerf_model::Operator::Exists => Operator::Exists,
-        kerf_model::Operator::DoesNotExist => Operator::DoesNotExist,
-        kerf_model::Operator::Gt => Operator::Gt,
-        kerf_model::Operator::Lt => Operator::Lt,
-        kerf_model::Operator::Gte => Operator::Gte,
-        kerf_model::Operator::Lte => Operator::Lte,
-    };
-    NodeSelectorRequirement {
-        key: expression.key,
-        operator,
-        values: expression.values,
-        min_values: expression.min_values,
-    }
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ async fn with_instance_types(
 fn charge_unlaunched(context: &Context, pool: &mut Pool) {
     let cluster = context.index.read();
     for claim in cluster.claims_in(&pool.name).filter(|claim| is_unlaunched(claim)) {
-        let allowed = view::requirements(&claim.spec.requirements, &context.known_labels());
+        let allowed = context.known_labels().requirements(&claim.spec.requirements);
         let allowed = allowed.get(INSTANCE_TYPE);
         let types = pool.instance_types.iter();
         let types = types.filter(|one| allowed.is_none_or(|allowed| allowed.has(one.name())));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::labels::{INSTANCE_TYPE, ZONE};
+use crate::requirement::Operator;
 
 fn on(key: &str, operator: Operator, values: &[&str]) -> Requirement {
     Requirement::new(key, operator, values.iter().copied())

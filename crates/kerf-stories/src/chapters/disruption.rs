@@ -54,7 +54,7 @@ async fn replaced(world: &World, old: &NodeClaim) -> NodeClaim {
             let claims = world.list::<NodeClaim>().await;
             let (before, after): (Vec<_>, Vec<_>) =
                 claims.into_iter().partition(|claim| claim.uid() == old.uid());
-            let going = before.iter().any(|claim| claim.is_deleting());
+            let going = before.iter().any(ObjectExt::is_deleting);
             if going || before.is_empty() {
                 let ready = after.iter().any(|claim| claim.is_true(INITIALIZED));
                 assert!(ready, "the node goes before its replacement is ready");

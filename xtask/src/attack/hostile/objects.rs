@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::api::{CLAIMS, NODES, PODS, POOLS};
 use super::super::kills::PATIENCE;
-use super::{POOL, Siege};
+use super::{REQUIREMENTS, Siege, resting_pool};
 
 /// A pod that no machine can hold.
 pub(super) async fn a_huge_pod(siege: &mut Siege, case: &str, cpu: &str) -> Result<()> {
@@ -127,7 +127,7 @@ pub(super) async fn a_definition_goes(siege: &mut Siege, case: &str) -> Result<(
     siege.report.at_most(format!("{case}: not ready after"), unready, "s", LOOK.as_secs_f64());
     siege.lost(case, &before).await?;
     siege.stage.install_crds().await?;
-    siege.stage.apply(POOL).await?;
+    siege.stage.apply(&resting_pool(&REQUIREMENTS)).await?;
     if siege.replica.ended()?.is_some() {
         siege.replica.restart(&siege.stage)?;
     }

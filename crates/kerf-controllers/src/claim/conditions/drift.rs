@@ -11,7 +11,6 @@ use kerf_api::{
     conditions::{Conditioned, LAUNCHED},
     labels,
 };
-use kerf_cluster::view;
 use kerf_model::{InstanceType, KnownLabels, Requirement, Requirements, Undefined};
 use kerf_provider::ProviderError;
 use kube::ResourceExt;
@@ -91,7 +90,7 @@ fn hash_differs(claim: &NodeClaim, pool: &NodePool) -> bool {
 
 fn requirements_hold(claim: &NodeClaim, pool: &NodePool, known: &KnownLabels) -> bool {
     let has = Requirements::from_labels(claim.labels());
-    let wanted = view::requirements(&pool.spec.template.spec.requirements, known);
+    let wanted = known.requirements(&pool.spec.template.spec.requirements);
     has.compatible(&wanted, Undefined::Refused).is_ok()
 }
 

@@ -16,6 +16,7 @@ pub mod pools;
 pub mod provisioning;
 pub mod reasons;
 pub mod repair;
+pub mod reserved;
 pub mod side_by_side;
 pub mod static_capacity;
 pub mod unreadable;

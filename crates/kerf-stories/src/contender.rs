@@ -7,7 +7,8 @@ use kerf_controllers::{
     Operator, Settings,
     operator::{self, OperatorError},
 };
-use kerf_provider_kwok::{self as kwok, KwokProvider};
+use kerf_model::InstanceType;
+use kerf_provider_kwok::KwokProvider;
 use kerf_runtime::{
     Clock, Fence, Metrics,
     election::{Candidate, Election, Timing},
@@ -44,6 +45,7 @@ impl Contender {
     pub fn start(
         testbed: &Testbed,
         settings: &Settings,
+        catalogue: Vec<InstanceType>,
         identity: &str,
         skew: SignedDuration,
         faults: Faults,
@@ -61,7 +63,7 @@ impl Contender {
         };
         let elections = testbed.client_with(&faults);
         let election = Election::new(elections, candidate, clock.clone(), fence.clone(), &metrics);
-        let provider = Arc::new(KwokProvider::new(client.clone(), kwok::generated()));
+        let provider = Arc::new(KwokProvider::new(client.clone(), catalogue));
         let operator = Operator {
             provider: provider.clone(),
             settings: settings.clone(),

@@ -14,13 +14,14 @@ use std::{
 
 use kerf_control_plane::ControlPlane;
 use kerf_controllers::{Settings, operator::Timing};
+use kerf_provider_kwok as kwok;
 use kerf_runtime::{Clock, Metrics};
-use kerf_simulation::OperatorHandle;
+use kerf_simulation::{OperatorHandle, Terms};
 use kerf_testbed::CloudFaults;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
-use crate::world::{start_control_plane, terms};
+use crate::world::start_control_plane;
 
 /// The label that pods select on, and pools give to their claims and nodes.
 const LABEL: &str = "story";
@@ -43,9 +44,14 @@ impl SharedCluster {
                 let runtime = runtime.unwrap_or_else(|error| panic!("{error}"));
                 runtime.block_on(async {
                     let cluster = start_control_plane().await;
-                    let cloud = CloudFaults::seeded(0);
-                    let terms =
-                        terms(Clock::system(), &Settings::default(), &cloud, Timing::default());
+                    let terms = Terms {
+                        clock: Clock::system(),
+                        settings: Settings::default(),
+                        instance_types: kwok::generated(),
+                        cloud: CloudFaults::seeded(0),
+                        timing: Timing::default(),
+                        seed: 7,
+                    };
                     let operator = OperatorHandle::start(cluster.client(), terms).await;
                     let metrics = operator.metrics.clone();
                     let _ = started.send(Self { cluster, metrics });

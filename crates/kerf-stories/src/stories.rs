@@ -154,6 +154,13 @@ macro_rules! stories {
                     a_pod_is_told_that_there_is_no_pool_or_only_static_ones,
                     a_pod_is_told_that_instance_types_are_unknown;
             }
+            reserved at reserved {
+                alone(defaults):
+                    one_pod_gets_the_only_place_and_the_others_get_bought_machines,
+                    pods_that_want_the_only_place_get_it_one_after_the_other;
+                virtual_time(defaults):
+                    a_place_is_promised_once_even_before_its_machine_is_there;
+            }
             launching at launching {
                 shared(defaults):
                     a_claim_that_nothing_can_meet_is_given_up_with_a_reason,

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use kerf_api::decode;
 use kerf_control_plane::{ControlPlane, Profile, patient};
 use kerf_controllers::{Settings, operator::Timing};
-use kerf_model::Price;
+use kerf_model::{InstanceType, Price};
 use kerf_provider_kwok as kwok;
 use kerf_runtime::Clock;
 use kerf_simulation::{OperatorHandle, Terms, repriced};
@@ -51,6 +51,8 @@ pub enum Stage {
 pub struct World {
     stage: Stage,
     settings: Settings,
+    /// What its cloud sells.
+    catalogue: Vec<InstanceType>,
     faults: Faults,
     cloud: CloudFaults,
     operator: Option<OperatorHandle>,
@@ -97,7 +99,8 @@ impl World {
     pub fn contend(&self, identity: &str, skew: SignedDuration, faults: Faults) -> Contender {
         match &self.stage {
             Stage::Testbed { testbed, .. } => {
-                Contender::start(testbed, &self.settings, identity, skew, faults)
+                let (settings, catalogue) = (&self.settings, self.catalogue.clone());
+                Contender::start(testbed, settings, catalogue, identity, skew, faults)
             }
             Stage::Real(_) | Stage::Shared(_) => panic!("operators compete on the testbed only"),
         }
@@ -108,16 +111,13 @@ impl World {
         let testbed = Testbed::builder().seed(seed).start();
         let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
         let actors = testbed.start_actors(actors::Actors::default());
-        let cloud = CloudFaults::seeded(seed);
-        let operator = OperatorHandle::start_mortal(
-            testbed.client_with(faults),
-            faults.clone(),
-            testbed.client(),
-            &terms(testbed.clock().clone(), &settings, &cloud, Timing::in_process()),
-        );
-        let (stage, faults) = (Stage::Testbed { testbed, actors }, faults.clone());
-        let (operator, timing) = (Some(operator), Timing::in_process());
-        Self { stage, settings, faults, cloud, operator, scope: None, timing }
+        let mut world = Self::on_stage(Stage::Testbed { testbed, actors }, settings);
+        world.faults = faults.clone();
+        let (mortal, successor) = (world.operator_client(), world.client());
+        let terms = world.terms();
+        world.operator =
+            Some(OperatorHandle::start_mortal(mortal, faults.clone(), successor, &terms));
+        world
     }
 
     /// A fresh cluster with Kerf's CRDs on a real control plane.
@@ -155,7 +155,8 @@ impl World {
             Stage::Real(_) | Stage::Shared(_) => Timing::default(),
         };
         let (faults, cloud) = (Faults::seeded(seed), CloudFaults::seeded(seed));
-        Self { stage, settings, faults, cloud, operator: None, scope: None, timing }
+        let catalogue = kwok::generated();
+        Self { stage, settings, catalogue, faults, cloud, operator: None, scope: None, timing }
     }
 
     async fn with_operator(stage: Stage, settings: Settings) -> Self {
@@ -239,9 +240,10 @@ impl World {
     pub fn reprice(&self, price: impl Fn(&str, Price) -> Price) {
         match &self.operator {
             Some(operator) => {
-                let types = kwok::generated().into_iter();
                 operator.offer(
-                    types.map(|one| repriced(&one, |offering| price(one.name(), offering.price))),
+                    self.catalogue
+                        .iter()
+                        .map(|one| repriced(one, |offering| price(one.name(), offering.price))),
                 );
             }
             None => panic!("prices are those of an operator, and there is none of this story"),
@@ -252,8 +254,8 @@ impl World {
     pub fn withdraw(&self, instance_type: &str) {
         match &self.operator {
             Some(operator) => {
-                let types = kwok::generated().into_iter();
-                operator.offer(types.filter(|one| one.name() != instance_type));
+                let left = self.catalogue.iter().filter(|one| one.name() != instance_type);
+                operator.offer(left.cloned());
             }
             None => {
                 panic!("instance types are those of an operator, and there is none of this story")
@@ -261,13 +263,36 @@ impl World {
         }
     }
 
+    /// Starts the operator again with a catalogue of its own, in the form that `--instance-types-file-path` reads. What
+    /// labels there are is known from the catalogue that an operator is started with.
+    pub async fn restart_with_catalogue(&mut self, catalogue: &Value) {
+        let catalogue = kwok::from_json(&catalogue.to_string());
+        self.catalogue = catalogue.unwrap_or_else(|error| panic!("the catalogue: {error}"));
+        self.stop_operator().await;
+        self.start_operator().await;
+    }
+
     pub async fn start_operator(&mut self) {
-        let client = match &self.stage {
+        let (client, terms) = (self.operator_client(), self.terms());
+        self.operator = Some(OperatorHandle::start(client, terms).await);
+    }
+
+    fn operator_client(&self) -> Client {
+        match &self.stage {
             Stage::Testbed { testbed, .. } => testbed.client_with(&self.faults),
             Stage::Real(_) | Stage::Shared(_) => self.client(),
-        };
-        let terms = terms(self.clock(), &self.settings, &self.cloud, self.timing);
-        self.operator = Some(OperatorHandle::start(client, terms).await);
+        }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            clock: self.clock(),
+            settings: self.settings.clone(),
+            instance_types: self.catalogue.clone(),
+            cloud: self.cloud.clone(),
+            timing: self.timing,
+            seed: 7,
+        }
     }
 
     /// Ends the operator without warning.
@@ -518,23 +543,6 @@ fn is_passing(error: &kube::Error) -> bool {
         kube::Error::Api(status) => matches!(status.code, 429 | 500 | 503 | 504),
         kube::Error::HyperError(_) | kube::Error::Service(_) => true,
         _ => false,
-    }
-}
-
-/// What the operators of all stories are given.
-pub(crate) fn terms(
-    clock: Clock,
-    settings: &Settings,
-    cloud: &CloudFaults,
-    timing: Timing,
-) -> Terms {
-    Terms {
-        timing,
-        seed: 7,
-        clock,
-        settings: settings.clone(),
-        instance_types: kwok::generated(),
-        cloud: cloud.clone(),
     }
 }
 

@@ -126,8 +126,8 @@ impl Index {
         doubtful
     }
 
-    /// Takes in what could be read of an object.
-    fn take_in<K: Kind>(&self, decoded: Decoded<K>, about: Option<ObjectReference>) {
+    /// Takes in what could be read of an object. Whether that was all of it may only show here.
+    fn take_in<K: Kind>(&self, decoded: Decoded<K>, uid: Option<String>) {
         let mut cluster = self.write();
         let Taken { change, unreadable, mended } = cluster.take_in(decoded);
         if let Some(change) = change.filter(|change| mended || !change.is_sign_of_life()) {
@@ -136,7 +136,14 @@ impl Index {
         if let Some(unreadable) = unreadable {
             // A replica that stands by leaves the events to the one that leads.
             let leads = self.leads.load(Ordering::Relaxed);
-            (self.report)(&unreadable, about.filter(|_| leads));
+            let about = uid.filter(|_| leads).map(|uid| ObjectReference {
+                kind: Some(unreadable.kind.clone()),
+                name: Some(unreadable.name.clone()),
+                namespace: Some(unreadable.namespace.clone()).filter(|it| !it.is_empty()),
+                uid: Some(uid),
+                ..ObjectReference::default()
+            });
+            (self.report)(&unreadable, about);
         }
     }
 

@@ -296,6 +296,7 @@ macro_rules! stories {
                     a_pod_that_cannot_be_read_keeps_its_node_and_no_other,
                     a_node_that_cannot_be_read_is_left_alone,
                     a_claim_that_cannot_be_read_keeps_its_instance,
+                    a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance,
                     a_pool_that_cannot_be_read_launches_nothing_and_keeps_its_nodes;
             }
             setbacks at disruption::setbacks {

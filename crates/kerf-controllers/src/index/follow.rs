@@ -223,18 +223,12 @@ where
     }
 
     fn take_in(&self, decoded: Decoded<W>) {
-        let about = match &decoded {
+        let uid = match &decoded {
+            Decoded::Whole(object) | Decoded::Partial(object, _) => object.meta().uid.clone(),
             // What is not known by its type has no events of ours.
-            Decoded::Partial(object, unreadable) => Some(ObjectReference {
-                kind: Some(unreadable.kind.clone()),
-                name: Some(unreadable.name.clone()),
-                namespace: Some(unreadable.namespace.clone()).filter(|it| !it.is_empty()),
-                uid: object.meta().uid.clone(),
-                ..ObjectReference::default()
-            }),
-            Decoded::Whole(_) | Decoded::Nothing(_) => None,
+            Decoded::Nothing(_) => None,
         };
-        self.index.take_in(decoded.map(&self.convert), about);
+        self.index.take_in(decoded.map(&self.convert), uid);
     }
 
     /// Asks for an object that a new list did not have and that is younger than the list. Only what has no namespace is

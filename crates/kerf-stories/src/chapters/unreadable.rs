@@ -1,4 +1,4 @@
-//! Objects with a time that our types cannot hold, and that the API server accepts: each is left alone, and the others live on.
+//! Objects with a time or an amount that our types cannot hold, and that the API server accepts: each is left alone, and the others live on.
 
 use std::time::Duration;
 
@@ -79,6 +79,27 @@ pub async fn a_claim_that_cannot_be_read_keeps_its_instance(mut world: World) {
     is_kept(&world, &node).await;
 
     world.spoil(&claim, Some("status"), json!({"status": {"lastPodEventTime": NOW}})).await;
+    world.until("the empty node is gone", gone(&node)).await;
+    world.until("its claim is gone", gone(&claim)).await;
+}
+
+/// The pattern of the CustomResourceDefinition lets the amount through, and it is no quantity all the same.
+pub async fn a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance(mut world: World) {
+    with_pool(&world, &removing_empty_nodes()).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    let node = node_of(&world, &pod).await;
+    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+    let allocatable = |cpu: &str| json!({"status": {"allocatable": {"cpu": cpu}}});
+    world.spoil(&claim, Some("status"), allocatable("1e1.5")).await;
+    is_reported(&world, "NodeClaim", "status.allocatable.cpu", &claim).await;
+    world.delete(&pod).await;
+    restart(&mut world).await;
+    runs_elsewhere(&world).await;
+    world.pass_if_free(LONG_ENOUGH).await;
+    is_kept(&world, &claim).await;
+    is_kept(&world, &node).await;
+
+    world.spoil(&claim, Some("status"), allocatable("1900m")).await;
     world.until("the empty node is gone", gone(&node)).await;
     world.until("its claim is gone", gone(&claim)).await;
 }

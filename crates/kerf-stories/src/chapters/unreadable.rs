@@ -83,7 +83,7 @@ pub async fn a_claim_that_cannot_be_read_keeps_its_instance(mut world: World) {
     world.until("its claim is gone", gone(&claim)).await;
 }
 
-/// The pattern of the CustomResourceDefinition lets the amount through, and it is no quantity all the same.
+/// The pattern of the CRD lets the amount through, and it is no quantity all the same.
 pub async fn a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance(mut world: World) {
     with_pool(&world, &removing_empty_nodes()).await;
     let pod = world.create(build::pod("a", &json!({}))).await;

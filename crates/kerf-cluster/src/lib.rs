@@ -163,6 +163,28 @@ impl Cluster {
             && self.workloads_listed()
     }
 
+    /// etcd was restored from a backup. Each kind is to be listed again, and until the last one is, what is here is a mixture
+    /// of two histories: a pool may ask for three nodes again while the claims are still those of a time when it asked for six.
+    pub fn begin_history(&mut self) {
+        self.pools.distrust();
+        self.claims.distrust();
+        self.nodes.distrust();
+        self.pods.distrust();
+        self.daemon_sets.distrust();
+        self.node_classes.distrust();
+        self.pdbs.distrust();
+        self.namespaces.distrust();
+        self.volumes.distrust();
+        self.volume_claims.distrust();
+        self.storage_classes.distrust();
+        self.csi_nodes.distrust();
+        self.attachments.distrust();
+        self.services.distrust();
+        self.replication_controllers.distrust();
+        self.replica_sets.distrust();
+        self.stateful_sets.distrust();
+    }
+
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {
         let keys = self.pods_by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| self.pods.get(key))

@@ -133,14 +133,21 @@ impl<K> Objects<K> {
         })
     }
 
-    /// Whether a whole list has been seen at least once.
+    /// Whether a whole list has been seen at least once in this history.
     pub fn listed(&self) -> bool {
         self.listed
     }
 
+    /// Another history has begun: what is here may be of the one before, until the next list has ended.
+    pub(crate) fn distrust(&mut self) {
+        self.listed = false;
+    }
+
     /// Begins a list that was made at this revision.
     pub fn begin_list(&mut self, revision: u64) {
-        let goes_back = revision < self.watched_to;
+        // A list that broke off has already taken the revision back, and not yet the objects.
+        let broke_off = self.list.as_ref().is_some_and(|list| list.goes_back);
+        let goes_back = revision < self.watched_to || broke_off;
         self.watched_to = revision;
         self.list =
             Some(List { revision, goes_back, unseen: self.by_key.keys().cloned().collect() });
@@ -362,6 +369,20 @@ mod tests {
         assert!(objects.refute(doubtful[1].clone()).is_some());
         assert!(objects.anticipate(key("kept"), 710, 710).is_some(), "writes are taken in again");
         assert_eq!(get(&objects, "kept"), Some(710));
+    }
+
+    #[test]
+    fn a_list_that_broke_off_does_not_make_the_next_one_doubtful() {
+        let mut objects = Objects::default();
+        objects.begin_list(900);
+        objects.apply(key("a"), 900, 900);
+        objects.end_list();
+        objects.begin_list(705);
+        // Its second page never came.
+        objects.begin_list(706);
+        objects.apply(key("a"), 600, 600);
+        objects.end_list();
+        assert_eq!(get(&objects, "a"), Some(600));
     }
 
     /// By the time of the next list the restored history may have gone past the revision where the watch broke off.

@@ -29,7 +29,7 @@ pub struct ControlPlane {
     binaries: Binaries,
     running: Vec<Program>,
     config: Config,
-    audit: bool,
+    options: Options,
     spare: AtomicU16,
 }
 
@@ -113,28 +113,28 @@ impl ControlPlane {
             binaries: binaries.clone(),
             running: Vec::new(),
             config,
-            audit: options.audit,
+            options,
             spare: AtomicU16::new(port::SPARE),
         };
         // The API server tries etcd again until it answers, so the two need not wait for each other.
-        cluster.launch(Program::Etcd, options)?;
-        cluster.launch(Program::KubeApiserver, options)?;
+        cluster.launch(Program::Etcd)?;
+        cluster.launch(Program::KubeApiserver)?;
         let api = cluster.layout.https(port::API);
         cluster.wait_for(Program::KubeApiserver, &api, "/readyz").await?;
         if options.profile != Profile::ApiOnly {
-            cluster.start_controllers(&api, options).await?;
+            cluster.start_controllers(&api).await?;
         }
         Ok(cluster)
     }
 
-    async fn start_controllers(&mut self, api: &str, options: Options) -> Result<(), StartError> {
+    async fn start_controllers(&mut self, api: &str) -> Result<(), StartError> {
         let controllers = [
             (Program::KubeControllerManager, self.layout.https(port::CONTROLLER_MANAGER)),
             (Program::KubeScheduler, self.layout.https(port::SCHEDULER)),
             (Program::Kwok, self.layout.http(port::KWOK)),
         ];
         for (program, _) in &controllers {
-            self.launch(*program, options)?;
+            self.launch(*program)?;
         }
         for (program, url) in &controllers {
             self.wait_for(*program, url, "/healthz").await?;
@@ -176,7 +176,7 @@ impl ControlPlane {
     /// What the API server wrote down of each request, one JSON object (`audit.k8s.io/v1`, `Event`) a line; `None` without
     /// [`Profile::audited`].
     pub fn audit_log(&self) -> Option<PathBuf> {
-        self.audit.then(|| self.layout.audit_log())
+        self.options.audit.then(|| self.layout.audit_log())
     }
 
     /// The directory of this cluster, with `kubeconfig` and a `<component>.log` each; gone when the
@@ -246,14 +246,36 @@ impl ControlPlane {
         self.guard.detach().map_err(failed("leave the cluster to its guard"))
     }
 
-    fn launch(&mut self, program: Program, options: Options) -> Result<(), StartError> {
+    fn launch(&mut self, program: Program) -> Result<(), StartError> {
         let what = format!("start {}", self.binaries.path(program).display());
         self.layout
-            .command(&self.binaries, program, options)
+            .command(&self.binaries, program, self.options)
             .and_then(|mut command| self.guard.spawn(&mut command))
             .map_err(failed(what))?;
         self.running.push(program);
         Ok(())
+    }
+
+    /// Ends etcd and the API server, lets `work` have what etcd has stored, and starts them again.
+    pub(crate) async fn while_stored(
+        &mut self,
+        work: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), StartError> {
+        // They were started first, in this order.
+        let (etcd, api_server) = (0, 1);
+        for component in [api_server, etcd] {
+            self.guard.kill(component).map_err(failed("stop the API server and etcd"))?;
+        }
+        work(&self.layout.etcd_data()).map_err(failed("copy what etcd has stored"))?;
+        for component in [etcd, api_server] {
+            let program = self.running[component];
+            self.layout
+                .command(&self.binaries, program, self.options)
+                .and_then(|mut command| self.guard.respawn(component, &mut command))
+                .map_err(failed(format!("start {} again", program.name())))?;
+        }
+        let api = self.layout.https(port::API);
+        self.wait_for(Program::KubeApiserver, &api, "/readyz").await
     }
 
     /// Waits until `url` + `path` answers with success, or one of the components has ended.
@@ -328,7 +350,7 @@ fn uri(url: &str) -> Uri {
     url.parse().expect("a scheme, 127.0.0.1 and a port make a URI")
 }
 
-fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
+pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
     let what = what.into();
     move |source| StartError::Process { what, source }
 }

@@ -98,6 +98,11 @@ impl Layout {
         self.dir.join("audit.log")
     }
 
+    /// Everything that the cluster has stored.
+    pub(crate) fn etcd_data(&self) -> PathBuf {
+        self.dir.join("etcd")
+    }
+
     pub(crate) fn log(&self, program: Program) -> PathBuf {
         self.dir.join(format!("{}.log", program.name()))
     }
@@ -125,7 +130,8 @@ impl Layout {
             Program::Kwok => self.kwok()?,
             Program::Kubectl => Vec::new(),
         };
-        let log = File::create(self.log(program))?;
+        // One that is started again adds to what it wrote before.
+        let log = File::options().create(true).append(true).open(self.log(program))?;
         let mut command = Command::new(binaries.path(program));
         command
             .args(arguments)
@@ -142,7 +148,7 @@ impl Layout {
         let (client, peer) = (self.http(port::ETCD), self.http(port::ETCD_PEER));
         vec![
             "--name=kerf".into(),
-            format!("--data-dir={}", self.dir.join("etcd").display()),
+            format!("--data-dir={}", self.etcd_data().display()),
             // Nobody needs the data after a crash, and waiting for disks is most of what etcd does.
             "--unsafe-no-fsync".into(),
             format!("--listen-client-urls={client}"),

@@ -87,6 +87,19 @@ impl Guard {
         Ok(self.components.len() - 1)
     }
 
+    /// Kills a component and waits until it is gone.
+    pub(crate) fn kill(&mut self, component: usize) -> io::Result<()> {
+        self.components[component].kill()?;
+        self.components[component].wait().map(drop)
+    }
+
+    /// Starts a component in the place of one that has ended.
+    pub(crate) fn respawn(&mut self, component: usize, command: &mut Command) -> io::Result<()> {
+        self.enlist(command);
+        self.components[component] = command.spawn()?;
+        Ok(())
+    }
+
     /// The exit status of a component if it has ended.
     pub(crate) fn exited(&mut self, component: usize) -> Option<String> {
         match self.components[component].try_wait() {

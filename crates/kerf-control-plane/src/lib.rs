@@ -30,11 +30,13 @@
 //!   defaults, `kubectl explain`), and is ready sooner.
 //! * [`Profile::audited`] has the API server write down who changed what and when
 //!   ([`ControlPlane::audit_log`]); with a user for each program ([`ControlPlane::kubeconfig_of`]) they can be told apart.
+//! * [`ControlPlane::back_up`] and [`ControlPlane::restore`] let the history of a cluster go back.
 //! * A [`kube::Client`] belongs to the runtime in which it was made, and every `#[tokio::test]` has its
 //!   own. So share the [`ControlPlane`] between tests, and call [`ControlPlane::client`] in each.
 //! * kube-controller-manager moves pods off a node that was deleted under them only after 40 to 60 s;
 //!   that is Kubernetes, not this harness. Drain first.
 
+mod backup;
 mod binaries;
 mod cache;
 mod cluster;
@@ -47,6 +49,7 @@ mod ports;
 mod program;
 mod wait;
 
+pub use backup::Backup;
 pub use binaries::{Binaries, BinariesError, Refusals, Source};
 pub use cluster::{ControlPlane, StartError};
 pub use components::{Options, Profile};

@@ -61,6 +61,7 @@ impl Controllers {
         self.add_task(R::WORKERS.controller, move |context, stop| async move {
             let (context, reconciler) = (&*context, &*reconciler);
             let reconcile = |name: String| async move {
+                context.index.listed().await;
                 unless_outdated(reconciler.reconcile(context, &name).await)
             };
             let workers = context.settings.cpu.scaled(R::WORKERS);

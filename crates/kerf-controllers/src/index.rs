@@ -6,6 +6,7 @@ use std::{
         PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -29,6 +30,8 @@ pub(crate) struct Index {
     triggers: Vec<Trigger>,
     leads: AtomicBool,
     changes: tokio::sync::watch::Sender<u64>,
+    /// How often the API server was restored from a backup.
+    restores: tokio::sync::watch::Sender<u64>,
     report: Report,
 }
 
@@ -47,6 +50,7 @@ impl Index {
             triggers,
             leads: AtomicBool::new(false),
             changes: tokio::sync::watch::Sender::new(0),
+            restores: tokio::sync::watch::Sender::new(0),
             report,
         }
     }
@@ -75,6 +79,19 @@ impl Index {
     pub(crate) async fn changed_since(&self, known: u64) {
         // The sender is part of the index, so that it cannot be gone.
         let _ = self.changes.subscribe().wait_for(|changes| *changes != known).await;
+    }
+
+    /// Waits until every kind has been listed: at the start, and after a restore. Before that nothing may be decided.
+    pub(crate) async fn listed(&self) {
+        while !self.read().listed() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// One kind was found to be of another history than before; all others are, too.
+    fn begin_history(&self) {
+        self.write().begin_history();
+        self.restores.send_modify(|restores| *restores += 1);
     }
 
     /// Takes in the answer to a write, so that the next decision rests on it even if the watch is late.

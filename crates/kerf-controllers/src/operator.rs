@@ -158,7 +158,7 @@ pub async fn run(
         Following { timing: operator.timing, freshness: operator.freshness, seed: operator.seed };
     start_watches(&mut parts, &context, &following);
 
-    parts.until(stop.clone(), listed(&context)).await?;
+    parts.until(stop.clone(), context.index.listed()).await?;
     // First true, then told: whoever reads the line may ask at once.
     operator.ready.send_replace(true);
     info!("caches are synced");
@@ -386,12 +386,4 @@ fn follow<W, K>(
     parts.start(name, async move {
         Follower::new(&context.index, (api, source), convert, how).run(stop).await;
     });
-}
-
-/// Waits until every kind has been listed.
-async fn listed(context: &Context) {
-    let mut poll = tokio::time::interval(std::time::Duration::from_millis(50));
-    while !context.index.read().listed() {
-        poll.tick().await;
-    }
 }

@@ -95,18 +95,19 @@ async fn launched(context: &Context) {
     }
 }
 
-/// Whether every claim has its instance. One whose launch has failed and is tried again keeps nobody waiting, unless it was
-/// created for pods by an operator before this one, and nobody knows any more which.
+/// Whether the index is whole and every claim in it has its instance. One whose launch has failed and is tried again keeps nobody
+/// waiting, unless it was created for pods by an operator before this one, and nobody knows any more which.
 pub(crate) fn is_synced(context: &Context) -> bool {
     let cluster = context.index.read();
-    !cluster.claims().values().any(|claim| {
+    let waits = cluster.claims().values().any(|claim| {
         let is_for_unknown =
             || is_for_pods(&cluster, claim) && !context.promises.knows(&claim.name_any());
         is_unlaunched(claim)
             && (!has_failed(claim) || is_for_unknown())
             // One that is left alone is never launched, and others need not wait for that.
             && cluster.is_readable(&claim.name_any())
-    })
+    });
+    cluster.listed() && !waits
 }
 
 /// Whether the claim was created by a pool that launches for pods. Users create claims too, and static pools for no pods in

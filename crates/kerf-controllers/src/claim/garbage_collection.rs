@@ -38,6 +38,7 @@ async fn collect(context: &Context) -> Result<()> {
     if !context.definitions.stay(Step::First).await? {
         return Ok(());
     }
+    context.index.listed().await;
     // Claims are read before instances: one that is launched in between is then in the list, not missing from it.
     let before: Vec<Arc<NodeClaim>> = context.index.read().claims().values().cloned().collect();
     let instances = context.provider.list().await.map_err(|source| Error::Provider {

@@ -121,18 +121,29 @@ where
 
     /// Goes on until `stop`, whatever fails.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut restores = self.index.restores.subscribe();
         loop {
             let result = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
+                // Another kind has found out.
+                _ = restores.changed() => {
+                    self.revision = None;
+                    continue;
+                }
                 result = self.step() => result,
             };
             let Err(failure) = result else { continue };
             let wait = self.after(&failure);
             self.say(&failure, wait);
+            if let Failure::WentBack = failure {
+                self.index.begin_history();
+                restores.mark_unchanged();
+            }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
+                _ = restores.changed() => self.revision = None,
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -182,6 +193,10 @@ where
         let newest = self.source.newest().await?;
         if newest < revision.parse().unwrap_or_default() {
             return Err(Failure::WentBack);
+        }
+        // A server that was away for longer may have been restored, and may have come past that revision since.
+        if self.pace.failures > 1 {
+            return self.list().await;
         }
         self.doubt = false;
         Ok(revision)

@@ -82,7 +82,7 @@ async fn after_a_restore_the_operator_goes_by_what_was_restored() {
 async fn create_pool(cluster: &ControlPlane, name: &str, replicas: u32) {
     let pools: Api<NodePool> = Api::all(cluster.client());
     let pool = build::pool(name, &json!({"replicas": replicas}));
-    pools.create(&PostParams::default(), &pool).await.unwrap();
+    pools.create(&PostParams::default(), &pool).await.expect("the API server takes the pool");
 }
 
 async fn scale(cluster: &ControlPlane, pool: &str, replicas: u32) {

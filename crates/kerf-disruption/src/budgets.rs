@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kerf_api::{Budget, DisruptionReason};
-use kerf_model::estate::Estate;
-
-use crate::cron::{CronError, Schedule};
+use kerf_model::{
+    cron::{CronError, Schedule},
+    estate::Estate,
+};
 
 /// How far the budgets of a pool let disruption go, for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod churn;
+pub mod cron;
 pub mod default_spread;
 pub mod estate;
 pub mod instance_type;

@@ -7,12 +7,12 @@ use kerf_api::{Budget, ConsolidationPolicy, DisruptionReason, DurationOrNever};
 use kerf_model::{
     Node, Snapshot,
     churn::ChurnControls,
+    cron::Schedule,
     estate::{Estate, Rules, Standing},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{Allowance, allowances};
-use crate::cron::tests::hits;
 
 const POOL: &str = "default";
 
@@ -69,11 +69,13 @@ fn is_open(budget: &Budget, now: Timestamp) -> bool {
     };
     let duration = SignedDuration::try_from(duration.as_duration()).unwrap();
     let mut minute = Timestamp::from_second(now.as_second().div_euclid(60) * 60).unwrap();
+    let schedule: Schedule = schedule.parse().unwrap();
     while now.duration_since(minute) < duration {
-        if hits(schedule, minute) {
+        let before = minute - SignedDuration::from_mins(1);
+        if schedule.last_hit(before, minute).is_some() {
             return true;
         }
-        minute -= SignedDuration::from_mins(1);
+        minute = before;
     }
     false
 }

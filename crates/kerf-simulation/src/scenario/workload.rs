@@ -1,11 +1,10 @@
 //! Workloads: pods of one kind, and how many of them there are when.
 
-use std::{collections::BTreeMap, f64::consts::TAU, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, f64::consts::TAU, time::Duration};
 
-use jiff::tz::TimeZone;
 use kerf_api::GoDuration;
 use kerf_manifests::MOST_PODS;
-use kerf_model::Quantity;
+use kerf_model::{Quantity, cron::Schedule};
 use kerf_testbed::Random;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -207,12 +206,11 @@ impl Cron {
         if text.split_whitespace().count() != 5 {
             return wrong("write five fields, such as \"*/10 * * * *\"".to_owned());
         }
-        let schedule = match croner::Cron::from_str(text) {
+        let schedule: Schedule = match text.parse() {
             Ok(schedule) => schedule,
             Err(error) => return wrong(format!("{text:?} is no schedule: {error}")),
         };
-        let some_day = new_year().to_zoned(TimeZone::UTC);
-        if schedule.find_next_occurrence(&some_day, true).is_err() {
+        if schedule.next(new_year()).is_none() {
             return wrong(format!("{text:?} never comes up; write a day that exists"));
         }
         if *pods == 0 {

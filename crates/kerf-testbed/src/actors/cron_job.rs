@@ -5,11 +5,9 @@ use super::pods::{self, Children};
 use super::queue::Queue;
 use super::{Controller, job};
 use crate::api::{Object, Seen, meta};
-use croner::Cron;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use kerf_model::cron::Schedule;
 use serde_json::{Value, json};
-use std::str::FromStr;
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
@@ -43,12 +41,12 @@ impl Controller for CronJobs {
         let mut started = None;
         // A schedule that cannot be read fires never, until it is changed.
         if value["spec"]["suspend"] != true
-            && let Ok(schedule) = Cron::from_str(meta::text(value, &["spec", "schedule"]))
+            && let Ok(schedule) = meta::text(value, &["spec", "schedule"]).parse()
         {
-            if let Some(due) = last_due(value, &schedule, desk.now()) {
+            if let Some(due) = last_due(value, schedule, desk.now()) {
                 started = start(value, due, &mut active, desk)?.map(|job| (due, job));
             }
-            if let Some(next) = next_after(&schedule, desk.now()) {
+            if let Some(next) = schedule.next(desk.now()) {
                 queue.add_at(next, key);
             }
         }
@@ -56,25 +54,15 @@ impl Controller for CronJobs {
     }
 }
 
-fn next_after(schedule: &Cron, time: Timestamp) -> Option<Timestamp> {
-    let next = schedule.find_next_occurrence(&time.to_zoned(TimeZone::UTC), false).ok()?;
-    Some(next.timestamp())
-}
-
 /// The last time that the schedule named and no job was started for.
-fn last_due(cron_job: &Value, schedule: &Cron, now: Timestamp) -> Option<Timestamp> {
+fn last_due(cron_job: &Value, schedule: Schedule, now: Timestamp) -> Option<Timestamp> {
     let last = meta::parse_time(&cron_job["status"]["lastScheduleTime"]);
     let created = meta::parse_time(meta::field(cron_job, "creationTimestamp"));
     let mut since = last.or(created)?;
     if let Some(deadline) = cron_job["spec"]["startingDeadlineSeconds"].as_i64() {
         since = since.max(now - SignedDuration::from_secs(deadline));
     }
-    let mut due = None;
-    while let Some(next) = next_after(schedule, since).filter(|next| *next <= now) {
-        due = Some(next);
-        since = next;
-    }
-    due
+    schedule.last_hit(since, now)
 }
 
 /// Starts the job of that time, unless one that still runs forbids it.

@@ -1,15 +1,16 @@
-//! Cron schedules of five fields, in UTC, read as Karpenter reads them.
+//! Cron schedules of five fields, in UTC, read as Karpenter and the `CronJob` controller read them.
 //!
 //! Not a crate: the day rule (which `*` counts as one), steps after a single number and the names differ between
 //! implementations, and a budget that is open an hour too early is a promise broken.
 
-use std::iter;
-
 use jiff::{SignedDuration, Timestamp, civil, tz::TimeZone};
+
+/// How far the `CronJob` controller looks ahead: a schedule that does not hit within it never does.
+const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 
 /// When something begins. Sets of small numbers, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -53,7 +54,7 @@ const FIELDS: [Field; 5] = [
 
 impl Schedule {
     /// The last moment at or before `now` and after `after` at which the schedule hits.
-    pub(crate) fn last_hit(self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    pub fn last_hit(self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let utc = |time: Timestamp| time.to_zoned(TimeZone::UTC).datetime();
         let (first, last) = (utc(after), utc(now));
         let mut day = last.date();
@@ -71,19 +72,28 @@ impl Schedule {
         None
     }
 
-    /// The first moment after `after` and not later than `last` at which the schedule hits. Made for short times: it
-    /// looks at every minute.
-    pub(crate) fn next_hit(self, after: Timestamp, last: Timestamp) -> Option<Timestamp> {
-        let minute = SignedDuration::from_mins(1);
-        let begin = after.as_second() - after.as_second().rem_euclid(60);
-        let begin = Timestamp::from_second(begin).ok()?.checked_add(minute).ok()?;
-        let minutes = iter::successors(Some(begin), |time| time.checked_add(minute).ok());
-        minutes.take_while(|time| *time <= last).find(|time| self.hits(*time))
+    /// The first moment after `after` at which the schedule hits, if it ever does.
+    pub fn next(self, after: Timestamp) -> Option<Timestamp> {
+        self.next_hit(after, after.checked_add(HORIZON).ok()?)
     }
 
-    fn hits(self, minute: Timestamp) -> bool {
-        let time = minute.to_zoned(TimeZone::UTC).datetime();
-        has(self.minutes, time.minute()) && has(self.hours, time.hour()) && self.suits(time.date())
+    /// The first moment after `after` and not later than `last` at which the schedule hits.
+    pub fn next_hit(self, after: Timestamp, last: Timestamp) -> Option<Timestamp> {
+        let utc = |time: Timestamp| time.to_zoned(TimeZone::UTC).datetime();
+        let (after, end) = (utc(after), utc(last).date());
+        let mut day = after.date();
+        let mut earlier = Some((after.hour(), after.minute()));
+        while day <= end {
+            if self.suits(day)
+                && let Some((hour, minute)) = self.next_time(earlier)
+            {
+                let hit = day.at(hour, minute, 0, 0).to_zoned(TimeZone::UTC).ok()?.timestamp();
+                return (hit <= last).then_some(hit);
+            }
+            day = day.tomorrow().ok()?;
+            earlier = None;
+        }
+        None
     }
 
     fn suits(self, day: civil::Date) -> bool {
@@ -97,6 +107,15 @@ impl Schedule {
         (0..=latest_hour).rev().filter(|hour| has(self.hours, *hour)).find_map(|hour| {
             let most = if hour == latest_hour { latest_minute } else { 59 };
             (0..=most).rev().find(|minute| has(self.minutes, *minute)).map(|minute| (hour, minute))
+        })
+    }
+
+    /// The first time of a day, or the first one behind `earlier`.
+    fn next_time(self, earlier: Option<(i8, i8)>) -> Option<(i8, i8)> {
+        let hours = earlier.map_or(0, |(hour, _)| hour)..=23;
+        hours.filter(|hour| has(self.hours, *hour)).find_map(|hour| {
+            let least = earlier.filter(|it| it.0 == hour).map_or(0, |(_, minute)| minute + 1);
+            (least..=59).find(|minute| has(self.minutes, *minute)).map(|minute| (hour, minute))
         })
     }
 }
@@ -191,4 +210,4 @@ fn digits(text: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

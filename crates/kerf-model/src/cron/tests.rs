@@ -43,6 +43,22 @@ fn finds_the_last_hit() {
 }
 
 #[test]
+fn finds_the_next_hit() {
+    for (schedule, after, hit) in [
+        ("0 9 * * *", "2026-03-04T08:59:59Z", Some("2026-03-04T09:00:00Z")),
+        ("0 9 * * *", "2026-03-04T09:00:00Z", Some("2026-03-05T09:00:00Z")),
+        ("*/20 * * * *", "2026-03-04T12:40:00Z", Some("2026-03-04T13:00:00Z")),
+        ("59 23 * * *", "2026-12-31T23:59:30Z", Some("2027-01-01T23:59:00Z")),
+        ("0 0 1 jan *", "2026-03-04T12:00:00Z", Some("2027-01-01T00:00:00Z")),
+        ("0 0 29 2 *", "2026-03-04T12:00:00Z", Some("2028-02-29T00:00:00Z")),
+        ("0 0 31 2 *", "2026-03-04T12:00:00Z", None),
+    ] {
+        let parsed: Schedule = schedule.parse().unwrap();
+        assert_eq!(parsed.next(at(after)), hit.map(at), "{schedule} after {after}");
+    }
+}
+
+#[test]
 fn says_what_is_wrong() {
     let number = |text: &str, least, most| CronError::Number { text: text.into(), least, most };
     for (schedule, error) in [
@@ -68,7 +84,7 @@ fn says_what_is_wrong() {
 }
 
 /// The same rules, told minute by minute and field by field.
-pub(crate) fn hits(schedule: &str, minute: Timestamp) -> bool {
+fn hits(schedule: &str, minute: Timestamp) -> bool {
     let time = minute.to_zoned(TimeZone::UTC);
     let fields: Vec<_> = schedule.split_whitespace().collect();
     let suits = |field: &str, value: i8, least: i8| {
@@ -122,6 +138,15 @@ proptest! {
             minute -= SignedDuration::from_mins(1);
         }
         prop_assert_eq!(schedule.last_hit(checkpoint, now), expected, "{} at {}", text, now);
+
+        let mut minute = Timestamp::from_second(checkpoint.as_second().div_euclid(60) * 60).unwrap();
+        let mut expected = None;
+        while expected.is_none() && minute < now {
+            minute += SignedDuration::from_mins(1);
+            expected = Some(minute).filter(|minute| *minute <= now && hits(&text, *minute));
+        }
+        let next = schedule.next_hit(checkpoint, now);
+        prop_assert_eq!(next, expected, "{} from {} to {}", text, checkpoint, now);
     }
 }
 

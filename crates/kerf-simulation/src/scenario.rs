@@ -4,13 +4,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use jiff::Timestamp;
+use kerf_admission::Definitions;
 use kerf_api::GoDuration;
 use kerf_manifests::Lines;
 use kerf_model::Quantity;
-use kerf_testbed::admission::faults;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
@@ -24,6 +25,10 @@ mod snapshot;
 mod workload;
 
 pub(crate) use workload::Workload;
+
+/// The kinds that a simulated cluster has.
+static SHIPPED: LazyLock<Definitions> =
+    LazyLock::new(|| Definitions::of(&kerf_provider_kwok::crds()));
 
 /// The file as a whole. Times of day are UTC, and all times of events count from the start.
 #[derive(Clone, Debug, Deserialize)]
@@ -323,7 +328,7 @@ fn check_pool(name: &str, spec: &Value) -> Result<(), Wrong> {
     if pool["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas > MOST_NODES) {
         return Err(Wrong::new("replicas", format!("a simulation has at most {MOST_NODES} nodes")));
     }
-    match faults(&pool).first() {
+    match SHIPPED.faults(&pool).first() {
         Some(fault) => {
             let field = fault.field();
             Err(Wrong::new(field.strip_prefix("spec.").unwrap_or(field), fault.to_string()))

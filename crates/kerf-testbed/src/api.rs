@@ -12,7 +12,6 @@ mod patch;
 mod read;
 mod request;
 mod resources;
-mod schema;
 pub(crate) mod selector;
 mod store;
 mod subresource;
@@ -20,17 +19,16 @@ mod table;
 mod watch;
 mod write;
 
-pub use error::{ApiError, Cause, Named};
+pub use error::{ApiError, Named};
 pub(crate) use feed::{Feed, Seen, Wanted};
 pub use request::{Call, Query, Verb};
-pub(crate) use schema::CustomSchema;
-pub use schema::SchemaError;
 pub use watch::{Body, WatchCut};
 
 use crate::log::EventLog;
 use crate::random::Random;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header};
+use kerf_admission::SchemaError;
 use kerf_runtime::Clock;
 use request::Target;
 pub(crate) use resources::Resource;

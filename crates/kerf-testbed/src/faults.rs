@@ -1,6 +1,6 @@
 //! What goes wrong between a client and the API server, by rate or by script.
 
-use crate::api::{ApiError, Call, Cause, Incoming, Named, Verb, WatchCut};
+use crate::api::{ApiError, Call, Incoming, Named, Verb, WatchCut};
 use crate::random::Random;
 use http::{Method, Response, StatusCode};
 use std::collections::BTreeMap;
@@ -305,7 +305,7 @@ fn verdict(fault: &Fault, call: &Call) -> Option<Verdict> {
         }),
         Fault::TooManyRequests(retry_after) => Verdict::Refuse(ApiError::TooManyRequests {
             message: "the server has received too many requests and has asked us to try again later".into(),
-            causes: Vec::<Cause>::new(),
+            causes: Vec::new(),
             retry_after: *retry_after,
         }),
         Fault::InternalError => Verdict::Refuse(ApiError::Internal("Internal error occurred: injected".into())),

@@ -22,7 +22,6 @@
 //! ```
 
 pub mod actors;
-pub mod admission;
 mod api;
 mod cloud;
 mod dump;
@@ -34,9 +33,7 @@ mod serve;
 mod service;
 mod testbed;
 
-pub use api::{
-    Api, ApiError, Body, Call, Cause, Incoming, Named, Query, SchemaError, Verb, WatchCut,
-};
+pub use api::{Api, ApiError, Body, Call, Incoming, Named, Query, Verb, WatchCut};
 pub use cloud::{CSI_ZONE, CloudFault, CloudFaults, FaultyCloud, Offered};
 pub use faults::{Fault, Faults, Matching, Times};
 pub use log::{Entry, EventLog, Write};

@@ -1,6 +1,6 @@
 //! A testbed: one API server, one clock, one seed.
 
-use crate::api::{Api, SchemaError};
+use crate::api::Api;
 use crate::faults::Faults;
 use crate::log::EventLog;
 use crate::random::Random;
@@ -8,6 +8,7 @@ use crate::serve::Served;
 use crate::service::ApiService;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kerf_admission::SchemaError;
 use kerf_runtime::{Clock, Fence, client::Fenced};
 use kube::Client;
 use std::future::Future;

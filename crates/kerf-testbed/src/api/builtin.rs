@@ -8,10 +8,10 @@ mod workload;
 
 pub(super) use metadata::validate_metadata;
 
-use super::error::Cause;
 use super::resources::Resource;
 use super::write::Part;
 use super::{ApiError, State, meta};
+use kerf_admission::Cause;
 use serde_json::{Value, json};
 
 /// Admission and defaults of a new object.

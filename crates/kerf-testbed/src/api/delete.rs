@@ -74,8 +74,11 @@ impl Propagation {
                 let kind =
                     super::Named { group: "meta.k8s.io".into(), resource: "DeleteOptions".into() };
                 let supported = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
-                let causes =
-                    vec![super::Cause::unsupported("propagationPolicy", &text.into(), &supported)];
+                let causes = vec![kerf_admission::Cause::unsupported(
+                    "propagationPolicy",
+                    &text.into(),
+                    &supported,
+                )];
                 Err(ApiError::Invalid { kind, name: String::new(), causes })
             }
         }

@@ -227,7 +227,7 @@ impl State {
         if send_initial && query.get("resourceVersionMatch") != "NotOlderThan" {
             let kind = super::Named { group: "meta.k8s.io".into(), resource: "ListOptions".into() };
             let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            let causes = vec![super::Cause::forbidden("resourceVersionMatch", detail)];
+            let causes = vec![kerf_admission::Cause::forbidden("resourceVersionMatch", detail)];
             return Err(ApiError::Invalid { kind, name: String::new(), causes });
         }
         let current = self.store.revision();

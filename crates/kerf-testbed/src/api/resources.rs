@@ -2,8 +2,8 @@
 
 use super::error::Named;
 use super::meta;
-use super::schema::{CustomSchema, SchemaError};
 use super::store::{Store, TableId};
+use kerf_admission::{CustomSchema, SchemaError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! scale, binding and eviction.
 
 use super::delete::Options;
-use super::error::Cause;
 use super::patch::{Patch, PatchKind};
 use super::request::{Call, Verb};
 use super::resources::{Resource, ScalePaths};
@@ -10,6 +9,7 @@ use super::store::Object;
 use super::write::Part;
 use super::{Answer, ApiError, State, meta};
 use http::StatusCode;
+use kerf_admission::Cause;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

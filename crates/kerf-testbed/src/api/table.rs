@@ -94,7 +94,7 @@ impl Column {
 fn columns(resource: &Resource) -> Vec<Column> {
     let mut columns = vec![path_column("Name", "string", "metadata.name")];
     if let Some(schema) = &resource.custom {
-        let defined = schema.columns.as_array().cloned().unwrap_or_default();
+        let defined = schema.columns().as_array().cloned().unwrap_or_default();
         for column in &defined {
             let text = |key: &str| meta::text(column, &[key]);
             let mut made = path_column(text("name"), text("type"), text("jsonPath"));

@@ -4,7 +4,6 @@ mod form;
 
 pub(super) use form::parse_object;
 
-use super::error::Cause;
 use super::patch::{Patch, PatchKind, disown_changed};
 use super::request::Call;
 use super::resources::Resource;
@@ -16,6 +15,7 @@ use form::{
     spec_changed, stored,
 };
 use http::StatusCode;
+use kerf_admission::Cause;
 use serde_json::Value;
 use std::sync::Arc;
 

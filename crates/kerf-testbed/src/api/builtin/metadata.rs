@@ -1,8 +1,8 @@
 //! Names, labels and owners: the rules all kinds share.
 
-use super::super::error::Cause;
 use super::super::meta;
 use super::super::resources::Resource;
+use kerf_admission::Cause;
 use serde_json::Value;
 
 pub(in super::super) fn validate_metadata(

@@ -1,10 +1,10 @@
 //! Pods: admission, defaults, and what may change once they exist.
 
-use super::super::error::Cause;
 use super::super::meta;
 use super::super::resources::Resource;
 use super::super::{ApiError, State};
 use super::{default, quantity};
+use kerf_admission::Cause;
 use serde_json::{Value, json};
 
 pub(super) fn prepare_create(

@@ -1,10 +1,10 @@
 //! Workloads: defaults and the rules between selector and template.
 
-use super::super::error::Cause;
 use super::super::meta;
 use super::super::resources::Resource;
 use super::super::selector::Labels;
 use super::{default, pod};
+use kerf_admission::Cause;
 use serde_json::{Value, json};
 
 pub(super) fn prepare_create(resource: &Resource, value: &mut Value) {

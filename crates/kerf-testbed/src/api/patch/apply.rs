@@ -3,7 +3,7 @@
 //! Ownership is recorded from an object's first apply on. Until then all its fields count as one
 //! manager's, where a real server would know several: conflicts arise alike, under another name.
 
-use super::super::error::{ApiError, Cause};
+use super::super::error::ApiError;
 use super::super::request::Call;
 use super::super::resources::Resource;
 use super::super::store::Object;
@@ -12,6 +12,7 @@ use super::super::{Answer, State, meta};
 use super::Patch;
 use super::shape::{Merging, Shape};
 use http::StatusCode;
+use kerf_admission::Cause;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

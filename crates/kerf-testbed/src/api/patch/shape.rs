@@ -1,7 +1,7 @@
 //! How lists and maps merge: by the CRD's schema, or by what is known of the built-in types.
 
 use super::super::resources::Resource;
-use super::super::schema::{ListKind, Schema};
+use kerf_admission::{ListKind, Schema};
 
 /// A place in an object, as far as merging is concerned.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,13 @@
 //! Objects of ours in a file, as an API server would judge them before it stores them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
-use kerf_testbed::admission::{Fault, faults};
+use kerf_admission::{Definitions, Fault};
 use serde_json::Value;
+
+/// The kinds that Kerf ships.
+static SHIPPED: LazyLock<Definitions> =
+    LazyLock::new(|| Definitions::of(&kerf_provider_kwok::crds()));
 
 /// Something that an API server would refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +51,7 @@ impl Findings {
     fn judge(&mut self, document: usize, within: &str, object: &Value) {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("");
         let (kind, name) = (text("/kind"), text("/metadata/name"));
-        for fault in faults(object) {
+        for fault in SHIPPED.faults(object) {
             if has_been_stored(object) {
                 let key = (kind.to_owned(), fault.to_string());
                 let found = self.stored.entry(key).or_insert_with(|| (name.to_owned(), 0));

@@ -1,7 +1,6 @@
 //! Custom resources: what their CRD's schema prunes, fills in and refuses.
 
-use super::error::Cause;
-use super::meta;
+use crate::Cause;
 use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use regex::Regex;
 use serde_json::Value;
@@ -9,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
-#[path = "schema/validate.rs"]
 mod validate;
 
 #[derive(Debug, Error)]
@@ -24,7 +22,7 @@ pub enum SchemaError {
 
 /// One version of a CRD, compiled.
 #[derive(Debug)]
-pub(crate) struct CustomSchema {
+pub struct CustomSchema {
     root: Schema,
     /// Rules by top-level field: a field that a write leaves alone need not be evaluated again.
     /// Under the empty name: the whole object, where it has rules at its root.
@@ -32,13 +30,13 @@ pub(crate) struct CustomSchema {
     /// What each rule says when it fails, by its expression.
     messages: BTreeMap<String, String>,
     validator: Validator,
-    pub(crate) columns: Value,
+    columns: Value,
 }
 
 impl CustomSchema {
     /// The version of a CRD, compiled by whoever needed it first: a test program starts a hundred clusters with the same
     /// rules and patterns.
-    pub(crate) fn shared(version: &Value) -> Result<Arc<Self>, SchemaError> {
+    pub fn shared(version: &Value) -> Result<Arc<Self>, SchemaError> {
         static COMPILED: Mutex<BTreeMap<String, Arc<CustomSchema>>> = Mutex::new(BTreeMap::new());
         let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
         let key = version.to_string();
@@ -53,7 +51,9 @@ impl CustomSchema {
     fn compile(version: &Value) -> Result<Self, SchemaError> {
         let schema = &version["schema"]["openAPIV3Schema"];
         if !schema.is_object() {
-            return Err(SchemaError::Missing(meta::text(version, &["name"]).to_owned()));
+            return Err(SchemaError::Missing(
+                version["name"].as_str().unwrap_or_default().to_owned(),
+            ));
         }
         let mut rules = BTreeMap::new();
         let whole = schema.get("x-kubernetes-validations").map(|_| (String::new(), schema));
@@ -74,12 +74,17 @@ impl CustomSchema {
         Ok(Self { root, rules, messages, validator: Validator::new(), columns })
     }
 
-    pub(super) fn root(&self) -> &Schema {
+    /// The `additionalPrinterColumns` of the version.
+    pub fn columns(&self) -> &Value {
+        &self.columns
+    }
+
+    pub fn root(&self) -> &Schema {
         &self.root
     }
 
     /// Drops fields the schema does not know, and nulls where it wants none; returns the paths of the former.
-    pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
+    pub fn prune(&self, value: &mut Value) -> Vec<String> {
         let mut dropped = Vec::new();
         let Some(object) = value.as_object_mut() else { return dropped };
         object.retain(|key, value| {
@@ -99,11 +104,11 @@ impl CustomSchema {
         dropped
     }
 
-    pub(crate) fn fill_defaults(&self, value: &mut Value) {
+    pub fn fill_defaults(&self, value: &mut Value) {
         self.root.fill_defaults(value);
     }
 
-    pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
         for (field, schema) in &self.root.properties {
             if matches!(field.as_str(), "apiVersion" | "kind" | "metadata") {
@@ -181,9 +186,9 @@ fn shown_value(value: &Value, path: &str) -> Value {
     let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
     let found = steps.fold(value, |value, step| match value {
         Value::Array(items) => {
-            step.parse::<usize>().ok().and_then(|i| items.get(i)).unwrap_or(meta::NOTHING)
+            step.parse::<usize>().ok().and_then(|i| items.get(i)).unwrap_or(&Value::Null)
         }
-        other => other.get(step).unwrap_or(meta::NOTHING),
+        other => other.get(step).unwrap_or(&Value::Null),
     });
     match found {
         Value::Object(_) => "object".into(),
@@ -206,7 +211,7 @@ fn collect_messages(schema: &Value, messages: &mut BTreeMap<String, String>) {
     match schema {
         Value::Object(map) => {
             for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
-                let text = |key: &str| meta::text(rule, &[key]).to_owned();
+                let text = |key: &str| rule[key].as_str().unwrap_or_default().to_owned();
                 if !text("message").is_empty() {
                     messages.insert(text("rule"), text("message"));
                 }
@@ -252,7 +257,7 @@ enum Type {
 /// A node of a structural schema.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the schema's own keywords")]
-pub(super) struct Schema {
+pub struct Schema {
     kind: Option<Type>,
     nullable: bool,
     int_or_string: bool,
@@ -287,7 +292,7 @@ pub(super) struct Schema {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum ListKind {
+pub enum ListKind {
     #[default]
     Atomic,
     Set,
@@ -374,19 +379,19 @@ impl Schema {
         })
     }
 
-    pub(super) fn child(&self, key: &str) -> Option<&Self> {
+    pub fn child(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or(self.additional.as_deref())
     }
 
-    pub(super) fn item(&self) -> Option<&Self> {
+    pub fn item(&self) -> Option<&Self> {
         self.items.as_deref()
     }
 
-    pub(super) fn list(&self) -> &ListKind {
+    pub fn list(&self) -> &ListKind {
         &self.list
     }
 
-    pub(super) fn is_atomic_map(&self) -> bool {
+    pub fn is_atomic_map(&self) -> bool {
         self.atomic_map
     }
 

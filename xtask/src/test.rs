@@ -28,6 +28,11 @@ pub(crate) fn run(testing: &Testing) -> ExitCode {
     total += step("lints", || {
         check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     });
+    // With all packages selected the dependencies keep their features, and only the binary is looked at again.
+    total += step("lints of the production build", || {
+        let features = ["--workspace", "--all-targets", "--no-default-features"];
+        check(&[&["clippy"], &features[..], &["--", "-D", "warnings"]].concat())
+    });
     total += step("unit tests", || tests(&["--workspace", "--exclude", "kerf-e2e"], &[]));
     total += step("control plane tests", control_plane_tests);
 

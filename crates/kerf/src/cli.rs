@@ -6,20 +6,25 @@ use clap::{
     Arg, ArgMatches,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+#[cfg(feature = "simulate")]
 use kerf_api::GoDuration;
 
+#[cfg(feature = "simulate")]
 mod demo;
 mod flags;
 mod options;
 mod plan;
+#[cfg(feature = "simulate")]
 mod simulate;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "simulate")]
 pub(crate) use demo::DemoOptions;
 use flags::{Flag, Kind};
 pub(crate) use options::{InvalidValue, Options};
 pub(crate) use plan::{ExplainOptions, Explained, Format, PlanOptions, SnapshotOptions};
+#[cfg(feature = "simulate")]
 pub(crate) use simulate::SimulateOptions;
 
 #[derive(Debug)]
@@ -28,7 +33,9 @@ pub(crate) enum Command {
     Plan(Box<PlanOptions>),
     Explain(Box<ExplainOptions>),
     Snapshot(SnapshotOptions),
+    #[cfg(feature = "simulate")]
     Demo(DemoOptions),
+    #[cfg(feature = "simulate")]
     Simulate(Box<SimulateOptions>),
     Crds,
 }
@@ -70,7 +77,9 @@ pub(crate) fn parse(
             Ok(Command::Explain(Box::new(ExplainOptions::read(flags, variable)?)))
         }
         Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
+        #[cfg(feature = "simulate")]
         Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
+        #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         _ => Ok(Command::Crds),
     }
@@ -100,33 +109,39 @@ fn command() -> clap::Command {
         Some(commit) => format!("{VERSION} ({commit})"),
         None => VERSION.to_owned(),
     };
-    clap::Command::new("kerf")
+    let kerf = clap::Command::new("kerf")
         .about("A node autoscaler for Kubernetes that keeps churn low")
         .version(version)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .max_term_width(110)
-        .after_help(
-            "Examples:\n  \
-             kerf demo                          watch it work, without a cluster\n  \
-             kerf crds | kubectl apply -f -     install the custom resources\n  \
-             kerf run --help                    what the operator can be told\n  \
-             kerf run                           run it against the cluster of KUBECONFIG\n  \
-             kerf plan -f my.yaml               what it would launch, without running it\n  \
-             kerf explain node/NAME             why it leaves a node alone\n  \
-             kerf simulate scenario.yaml        what a policy would cost and spare",
-        )
+        .after_help(examples())
         .subcommand(run_command())
         .subcommand(plan::plan_command())
         .subcommand(plan::explain_command())
-        .subcommand(plan::snapshot_command())
-        .subcommand(simulate::command())
-        .subcommand(demo::command())
-        .subcommand(
-            clap::Command::new("crds")
-                .about("Print the CustomResourceDefinitions as YAML")
-                .after_help("Example:\n  kerf crds | kubectl apply -f -"),
-        )
+        .subcommand(plan::snapshot_command());
+    #[cfg(feature = "simulate")]
+    let kerf = kerf.subcommand(simulate::command()).subcommand(demo::command());
+    kerf.subcommand(
+        clap::Command::new("crds")
+            .about("Print the CustomResourceDefinitions as YAML")
+            .after_help("Example:\n  kerf crds | kubectl apply -f -"),
+    )
+}
+
+fn examples() -> String {
+    let simulate = cfg!(feature = "simulate");
+    let examples = [
+        (simulate, "kerf demo                          watch it work, without a cluster"),
+        (true, "kerf crds | kubectl apply -f -     install the custom resources"),
+        (true, "kerf run --help                    what the operator can be told"),
+        (true, "kerf run                           run it against the cluster of KUBECONFIG"),
+        (true, "kerf plan -f my.yaml               what it would launch, without running it"),
+        (true, "kerf explain node/NAME             why it leaves a node alone"),
+        (simulate, "kerf simulate scenario.yaml        what a policy would cost and spare"),
+    ];
+    let lines = examples.into_iter().filter_map(|(here, line)| here.then_some(line));
+    format!("Examples:\n  {}", lines.collect::<Vec<_>>().join("\n  "))
 }
 
 fn run_command() -> clap::Command {
@@ -209,7 +224,12 @@ impl Refused {
             }
             ErrorKind::InvalidSubcommand => {
                 let command = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-                let hint = hint(ContextKind::SuggestedSubcommand);
+                let hint = match command {
+                    "demo" | "simulate" => {
+                        " (this build is without the cargo feature simulate)".into()
+                    }
+                    _ => hint(ContextKind::SuggestedSubcommand),
+                };
                 Self::Usage(format!("unknown command {command}{hint}; see kerf --help"))
             }
             ErrorKind::InvalidValue => {
@@ -237,6 +257,7 @@ fn given<'a>(matches: &'a ArgMatches, flag: &Flag) -> Option<&'a str> {
 }
 
 /// The value of `--length`, where a command has it.
+#[cfg(feature = "simulate")]
 fn length(matches: &ArgMatches) -> Result<Option<GoDuration>, Refused> {
     let Some(text) = matches.get_one::<String>("length") else { return Ok(None) };
     let length = text.parse().ok().filter(|length: &GoDuration| !length.as_duration().is_zero());

@@ -12,6 +12,7 @@ pub(crate) fn section<const N: usize>(
 }
 
 /// The same for names with figures behind them, which are easier to compare when they end at the same place.
+#[cfg(feature = "simulate")]
 pub(crate) fn figures<const N: usize>(
     title: &str,
     header: &[&str; N],

@@ -3,10 +3,12 @@
 mod cli;
 mod columns;
 mod crds;
+#[cfg(feature = "simulate")]
 mod demo;
 mod explain;
 mod plan;
 mod run;
+#[cfg(feature = "simulate")]
 mod simulate;
 mod snapshot;
 
@@ -20,7 +22,9 @@ fn main() -> ExitCode {
         Ok(Command::Plan(options)) => plan::plan(&options),
         Ok(Command::Explain(options)) => explain::explain(&options),
         Ok(Command::Snapshot(options)) => snapshot::snapshot(&options),
+        #[cfg(feature = "simulate")]
         Ok(Command::Demo(options)) => demo::demo(&options),
+        #[cfg(feature = "simulate")]
         Ok(Command::Simulate(options)) => simulate::simulate(&options),
         Ok(Command::Crds) => crds::print(),
         Err(refused) => refused.report(),

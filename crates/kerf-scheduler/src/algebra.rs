@@ -263,6 +263,11 @@ impl Algebra {
         merged
     }
 
+    /// The same for a pod's requirements, which may name the host.
+    pub(crate) fn merge_wish(&mut self, node: SetId, incoming: &Wish) -> Option<SetId> {
+        if incoming.allows_new_host() { self.merge(node, incoming.set) } else { None }
+    }
+
     fn work_out_merge(&mut self, node: SetId, incoming: SetId) -> Option<SetId> {
         let mut entries = self.entries(node).to_vec();
         for (key, rule) in self.entries(incoming).to_vec() {

@@ -14,7 +14,6 @@ use crate::topology::{GroupId, Place, Side};
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    pub(crate) class: ClassId,
     pub(crate) spec: Arc<Spec>,
     pub(crate) hosts: SmallVec<[HostCheck; 4]>,
     /// Those that only narrow come before those that choose, so that choices see what is left.
@@ -23,15 +22,14 @@ pub(crate) struct Attempt {
     /// a count to be high or for the least of several.
     pub(crate) refusals_are_final: bool,
     /// Nothing can accept before so many steps of relaxation were taken, so nothing needs to be asked.
-    pub(crate) hopeless_until: u32,
+    pub(crate) unsatisfiable_until: u32,
 }
 
-/// What one constraint makes of all candidates together.
+/// Whether any place could accept, for all that one constraint says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outlook {
-    Open,
-    /// Nothing can accept, whatever else holds.
-    Hopeless,
+enum Satisfiable {
+    Perhaps,
+    Never,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,48 +78,92 @@ pub(crate) enum Pick {
 }
 
 impl Pick {
-    fn chooses(&self) -> bool {
+    /// Whether a new node has to take one of several.
+    pub(crate) fn chooses(&self) -> bool {
         match self {
             Self::Empty { pins, .. } => !pins.is_empty(),
             Self::Any { .. } => false,
             Self::First(_) => true,
         }
     }
+
+    /// What a new node may be narrowed to: the first that leaves something to buy.
+    pub(crate) fn choices(&self) -> impl Iterator<Item = SetId> {
+        let (listing, pins) = self.listing_and_pins();
+        let listing = listing.filter(|_| pins.is_empty());
+        listing.into_iter().chain(pins.iter().map(|(_, pin)| *pin))
+    }
+
+    /// The same in as few sets as possible.
+    pub(crate) fn widest(&self) -> impl Iterator<Item = SetId> {
+        let (listing, pins) = self.listing_and_pins();
+        let pins = if listing.is_some() { &[] } else { pins };
+        listing.into_iter().chain(pins.iter().map(|(_, pin)| *pin))
+    }
+
+    fn listing_and_pins(&self) -> (Option<SetId>, &[(Value, SetId)]) {
+        match self {
+            Self::Empty { listing, pins } => (*listing, pins),
+            Self::Any { listing, .. } => (Some(*listing), &[]),
+            Self::First(pins) => (None, pins),
+        }
+    }
+}
+
+/// There are rarely more zones.
+type Few<T> = SmallVec<[T; 8]>;
+
+/// One constraint over domains as a pod has it.
+#[derive(Clone, Copy)]
+struct OverDomains {
+    group: GroupId,
+    key: Key,
+    /// What the pod itself allows.
+    pod_rule: Option<Rule>,
+    selects_self: bool,
 }
 
 impl Engine<'_> {
     pub(crate) fn attempt(&mut self, class: ClassId) -> Attempt {
         let spec = Arc::clone(&self.classes[class.index()].spec);
         let mut attempt = Attempt {
-            class,
             hosts: SmallVec::new(),
             domains: SmallVec::new(),
             refusals_are_final: true,
-            hopeless_until: 0,
+            unsatisfiable_until: 0,
             spec,
         };
         let base = Arc::clone(&attempt.spec.base);
         let step = attempt.spec.step;
         for owned in base.owned.iter().filter(|owned| owned.is_left(step)) {
-            if self.add_check(&mut attempt, owned.group, owned.selects_self) == Outlook::Hopeless {
-                attempt.hopeless_until =
-                    attempt.hopeless_until.max(owned.given_up.unwrap_or(u32::MAX));
+            if self.add_check(&mut attempt, owned.group, owned.selects_self) == Satisfiable::Never {
+                attempt.unsatisfiable_until =
+                    attempt.unsatisfiable_until.max(owned.given_up.unwrap_or(u32::MAX));
             }
         }
         for at in 0..self.topology.selecting(attempt.spec.base.key.audience).len() {
             let group = self.topology.selecting(attempt.spec.base.key.audience)[at];
             let carriers = &self.topology.groups[group.index()];
-            // Nobody is there to keep away from.
+            // Without carriers there is nothing to keep away from.
             if carriers.identity.side == Side::Carriers && carriers.total() > 0 {
-                let outlook = self.add_check(&mut attempt, group, false);
-                debug_assert_eq!(outlook, Outlook::Open, "others keep away from some domains only");
+                let satisfiable = self.add_check(&mut attempt, group, false);
+                debug_assert_eq!(
+                    satisfiable,
+                    Satisfiable::Perhaps,
+                    "others keep away from some domains only"
+                );
             }
         }
         attempt.domains.sort_by_key(|check| check.pick.chooses());
         attempt
     }
 
-    fn add_check(&mut self, attempt: &mut Attempt, group: GroupId, selects_self: bool) -> Outlook {
+    fn add_check(
+        &mut self,
+        attempt: &mut Attempt,
+        group: GroupId,
+        selects_self: bool,
+    ) -> Satisfiable {
         let identity = &self.topology.groups[group.index()].identity;
         let (kind, place) = (identity.kind, identity.place);
         match place {
@@ -129,31 +171,28 @@ impl Engine<'_> {
                 let rule = self.host_rule(&attempt.spec, group, selects_self);
                 attempt.refusals_are_final &= matches!(rule, HostRule::AtMost(_));
                 attempt.hosts.push(HostCheck { group, rule });
-                let nobody_there = self.topology.groups[group.index()].total() == 0;
+                let no_pods = self.topology.groups[group.index()].total() == 0;
                 match rule {
-                    HostRule::Never => Outlook::Hopeless,
-                    HostRule::Occupied { or_first: false } if nobody_there => Outlook::Hopeless,
-                    HostRule::AtMost(_) | HostRule::Occupied { .. } => Outlook::Open,
+                    HostRule::Never => Satisfiable::Never,
+                    HostRule::Occupied { or_first: false } if no_pods => Satisfiable::Never,
+                    HostRule::AtMost(_) | HostRule::Occupied { .. } => Satisfiable::Perhaps,
                 }
             }
             Place::Label(key) => {
                 let pod_rule = self.algebra.get(attempt.spec.strict.set, key);
+                let of = OverDomains { group, key, pod_rule, selects_self };
                 let pick = match kind {
-                    TopologyKind::Spread => self.spread_domains(group, key, pod_rule, selects_self),
-                    TopologyKind::Affinity => {
-                        self.affinity_domains(group, key, pod_rule, selects_self)
-                    }
-                    TopologyKind::AntiAffinity => {
-                        self.empty_domains(group, key, pod_rule, selects_self)
-                    }
+                    TopologyKind::Spread => self.spread_domains(of),
+                    TopologyKind::Affinity => self.affinity_domains(of),
+                    TopologyKind::AntiAffinity => self.empty_domains(of),
                 };
                 attempt.refusals_are_final &= kind == TopologyKind::AntiAffinity;
-                let outlook = match &pick {
-                    Pick::First(domains) if domains.is_empty() => Outlook::Hopeless,
-                    _ => Outlook::Open,
+                let satisfiable = match &pick {
+                    Pick::First(domains) if domains.is_empty() => Satisfiable::Never,
+                    _ => Satisfiable::Perhaps,
                 };
                 attempt.domains.push(DomainCheck { group, key, pick });
-                outlook
+                satisfiable
             }
         }
     }
@@ -186,94 +225,61 @@ impl Engine<'_> {
         }
     }
 
-    /// Domains in which one more pod keeps the skew, the emptiest first.
-    fn spread_domains(
-        &mut self,
-        group: GroupId,
-        key: Key,
-        pod_rule: Option<Rule>,
-        selects_self: bool,
-    ) -> Pick {
-        let group = &self.topology.groups[group.index()];
-        let eligible: SmallVec<[(Value, u32); 8]> = group
+    /// The group's domains that the pod itself allows, with their counts.
+    fn eligible_domains(&mut self, of: OverDomains) -> Few<(Value, u32)> {
+        self.topology.groups[of.group.index()]
             .values()
-            .filter(|(value, _)| pod_rule.is_none_or(|rule| self.algebra.allows(rule, *value)))
-            .collect();
-        let too_few =
-            group.identity.min_domains.is_some_and(|least| eligible.len() < least as usize);
-        let lowest = eligible.iter().map(|(_, count)| *count).min().unwrap_or(0);
-        let lowest = if too_few { 0 } else { lowest };
-        let most = (group.identity.max_skew + lowest).checked_sub(u32::from(selects_self));
-        let mut valid: SmallVec<[(u32, Value); 8]> = eligible
-            .into_iter()
-            .filter(|(_, count)| most.is_some_and(|most| *count <= most))
-            .map(|(value, count)| (count, value))
-            .collect();
-        let algebra = &self.algebra;
-        valid.sort_by(|a, b| {
-            let name = |value| algebra.value_name(key, value);
-            a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1)))
-        });
-        let valid = valid.into_iter().map(|(_, value)| (value, self.algebra.pin(key, value)));
-        Pick::First(valid.collect())
+            .filter(|(value, _)| of.pod_rule.is_none_or(|rule| self.algebra.allows(rule, *value)))
+            .collect()
     }
 
-    fn affinity_domains(
-        &mut self,
-        group: GroupId,
-        key: Key,
-        pod_rule: Option<Rule>,
-        selects_self: bool,
-    ) -> Pick {
-        let eligible: Vec<(Value, u32)> = self.topology.groups[group.index()]
-            .values()
-            .filter(|(value, _)| pod_rule.is_none_or(|rule| self.algebra.allows(rule, *value)))
-            .collect();
-        let occupied: Bits = eligible
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(value, _)| value.index())
-            .collect();
+    /// The domains by rank, then by name.
+    fn pins<R: Ord>(&mut self, key: Key, mut ranked: Few<(R, Value)>) -> Vec<(Value, SetId)> {
+        let name = |value| self.algebra.value_name(key, value);
+        ranked.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
+        ranked.into_iter().map(|(_, value)| (value, self.algebra.pin(key, value))).collect()
+    }
+
+    /// Domains in which one more pod keeps the skew, the emptiest first.
+    fn spread_domains(&mut self, of: OverDomains) -> Pick {
+        let eligible = self.eligible_domains(of);
+        let identity = &self.topology.groups[of.group.index()].identity;
+        let too_few = identity.min_domains.is_some_and(|least| eligible.len() < least as usize);
+        let lowest = eligible.iter().map(|(_, count)| *count).min().unwrap_or(0);
+        let lowest = if too_few { 0 } else { lowest };
+        let most = (identity.max_skew + lowest).checked_sub(u32::from(of.selects_self));
+        let valid =
+            eligible.into_iter().filter(|(_, count)| most.is_some_and(|most| *count <= most));
+        let valid = valid.map(|(value, count)| (count, value)).collect();
+        Pick::First(self.pins(of.key, valid))
+    }
+
+    fn affinity_domains(&mut self, of: OverDomains) -> Pick {
+        let eligible = self.eligible_domains(of);
+        let occupied = eligible.iter().filter(|(_, count)| *count > 0);
+        let occupied: Bits = occupied.map(|(value, _)| value.index()).collect();
         if !occupied.is_empty() {
-            let listing = self.algebra.listing(key, occupied.clone());
+            let listing = self.algebra.listing(of.key, occupied.clone());
             return Pick::Any { domains: occupied, listing };
+        }
+        if !of.selects_self {
+            return Pick::First(Vec::new());
         }
         // The first of its kind chooses where the others follow: exactly one domain, or two claims could
         // each start one.
-        let mut first: Vec<_> = eligible.into_iter().map(|(value, _)| value).collect();
-        if !selects_self {
-            first.clear();
-        }
-        let algebra = &self.algebra;
-        first.sort_by(|a, b| algebra.value_name(key, *a).cmp(algebra.value_name(key, *b)));
-        Pick::First(first.into_iter().map(|value| (value, self.algebra.pin(key, value))).collect())
+        let first = eligible.into_iter().map(|(value, _)| ((), value)).collect();
+        Pick::First(self.pins(of.key, first))
     }
 
-    fn empty_domains(
-        &mut self,
-        group: GroupId,
-        key: Key,
-        pod_rule: Option<Rule>,
-        selects_self: bool,
-    ) -> Pick {
-        let mut empty: Vec<Value> = self.topology.groups[group.index()]
-            .values()
-            .filter(|(value, count)| {
-                *count == 0 && pod_rule.is_none_or(|rule| self.algebra.allows(rule, *value))
-            })
-            .map(|(value, _)| value)
-            .collect();
-        let domains: Bits = empty.iter().map(|value| value.index()).collect();
-        let listing = (!empty.is_empty()).then(|| self.algebra.listing(key, domains));
-        let Some(wanted) = selects_self.then(|| self.wanted_domains(group, key)).flatten() else {
-            return Pick::Empty { listing, pins: Vec::new() };
-        };
-        let algebra = &self.algebra;
-        let rank = |value: &Value| {
-            (wanted.get(value.index()).copied().unwrap_or(0), algebra.value_name(key, *value))
-        };
-        empty.sort_by(|a, b| rank(a).cmp(&rank(b)));
-        let pins = empty.into_iter().map(|value| (value, self.algebra.pin(key, value)));
-        Pick::Empty { listing, pins: pins.collect() }
+    fn empty_domains(&mut self, of: OverDomains) -> Pick {
+        let eligible = self.eligible_domains(of);
+        let empty = || eligible.iter().filter(|(_, count)| *count == 0).map(|(value, _)| *value);
+        let domains: Bits = empty().map(Value::index).collect();
+        let listing = (!domains.is_empty()).then(|| self.algebra.listing(of.key, domains));
+        let wanted = of.selects_self.then(|| self.wanted_domains(of.group, of.key)).flatten();
+        let Some(wanted) = wanted else { return Pick::Empty { listing, pins: Vec::new() } };
+        let rank = |value: Value| wanted.get(value.index()).copied().unwrap_or(0);
+        let ranked = empty().map(|value| (rank(value), value)).collect();
+        Pick::Empty { listing, pins: self.pins(of.key, ranked) }
     }
 }

@@ -64,8 +64,7 @@ impl Daemon {
     ) -> bool {
         self.tolerates(taints)
             && self.terms.iter().any(|(_, wish)| {
-                wish.allows_new_host()
-                    && algebra.merge(template, wish.set).is_some()
+                algebra.merge_wish(template, wish).is_some()
                     && algebra.intersects(instance_type, wish.set)
             })
     }

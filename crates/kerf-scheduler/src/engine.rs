@@ -7,7 +7,6 @@ use kerf_model::{MinValuesPolicy, Node, Pod, Snapshot, Taint};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::algebra::{Algebra, Key, Value, id};
-use crate::attempt::Attempt;
 use crate::bits::Bits;
 use crate::claims::{Claims, Ties};
 use crate::class::{Class, ClassId, ClassKey};
@@ -26,12 +25,13 @@ use crate::topology::{AudienceId, GroupId, Topology};
 
 mod apart;
 mod classes;
-mod evaluate;
+mod commit;
+mod constraints;
 mod explain;
 mod finish;
 mod groups;
 mod leave;
-mod nodes;
+mod search;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Engine<'s> {
@@ -306,8 +306,8 @@ impl<'s> Engine<'s> {
     fn try_class(&mut self, pod: u32, class: ClassId) -> Result<(), Stuck> {
         self.begin(class);
         let attempt = self.attempt(class);
-        if attempt.hopeless_until > 0 {
-            return Err(Stuck::Nowhere { until: attempt.hopeless_until });
+        if attempt.unsatisfiable_until > 0 {
+            return Err(Stuck::Nowhere { until: attempt.unsatisfiable_until });
         }
         if let Some(node) = self.first_accepting_node(class, &attempt) {
             self.commit_to_node(pod, class, node);
@@ -328,64 +328,6 @@ impl<'s> Engine<'s> {
             return Ok(());
         }
         Err(Stuck::Stopped(Stopped::Price { at_least, below }))
-    }
-
-    fn first_accepting_claim(
-        &mut self,
-        class: ClassId,
-        attempt: &Attempt,
-    ) -> Option<(usize, evaluate::Accepted)> {
-        let mut dead = std::mem::take(&mut self.classes[class.index()].run.dead_claims);
-        let mut found = None;
-        for position in 0..self.claims.len() {
-            let claim = self.claims.at(position);
-            if dead.contains(claim) {
-                continue;
-            }
-            match self.evaluate_claim(attempt, claim) {
-                Ok(accepted) => {
-                    found = Some((claim, accepted));
-                    break;
-                }
-                Err(rejected) if rejected.is_final => dead.insert(claim),
-                Err(_) => {}
-            }
-        }
-        self.classes[class.index()].run.dead_claims = dead;
-        found
-    }
-
-    fn open_claim(&mut self, pod: u32, class: ClassId, attempt: &Attempt) -> Result<(), Stuck> {
-        for template in 0..self.templates.len() {
-            if self.limits[template].node_limit_reached()
-                || self.classes[class.index()].run.dead_templates.contains(template)
-            {
-                continue;
-            }
-            match self.evaluate_template(attempt, template) {
-                Ok(accepted) => {
-                    if let Some(most) =
-                        self.stop.max_new_claims.filter(|most| self.claims.len() >= *most)
-                    {
-                        return Err(Stuck::Stopped(Stopped::NewClaims { most }));
-                    }
-                    self.commit_to_new_claim(pod, class, template, accepted);
-                    return self.stop_when_too_dear();
-                }
-                Err(rejected) if rejected.waits_for_reservation => {
-                    return Err(Stuck::WaitsForReservation);
-                }
-                Err(rejected) if rejected.is_final => {
-                    self.classes[class.index()].run.dead_templates.insert(template);
-                }
-                Err(_) => {}
-            }
-        }
-        Err(NOWHERE)
-    }
-
-    pub(crate) fn tolerates(&self, class: ClassId, taints: &[Taint]) -> bool {
-        taints.is_empty() || self.classes[class.index()].spec.first_untolerated(taints).is_none()
     }
 
     pub(crate) fn host_of_claim(&self, claim: usize) -> usize {

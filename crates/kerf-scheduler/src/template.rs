@@ -204,35 +204,47 @@ impl Template {
     }
 
     fn work_out_serving(&self, set: SetId, algebra: &mut Algebra) -> Bits {
-        let mut serving = Bits::default();
-        for shape in &self.shapes {
-            if algebra.merge(set, shape.set).is_some() {
-                serving.union_with(&shape.rows);
-            }
-        }
-        for (key, rule) in algebra.entries(set).to_vec() {
-            let Some(rows) = self.rules.get(&key) else { continue };
-            let mut meeting = Bits::full(self.rows.len());
-            meeting.remove_all(&rows.named);
-            for (own, rows) in &rows.rules {
-                if algebra.rules_meet(*own, rule) {
-                    meeting.union_with(rows);
-                }
-            }
-            serving.intersect_with(&meeting);
-        }
+        let mut serving = self.offered(set, algebra);
+        serving.intersect_with(&self.meeting(set, algebra));
         serving
     }
 
-    /// Narrows `rows` to those that have room for the request beside their daemons.
-    pub(crate) fn keep_fitting(&self, rows: &mut Bits, request: &[i64]) {
+    /// Rows with an offering that goes with these requirements.
+    pub(crate) fn offered(&self, set: SetId, algebra: &mut Algebra) -> Bits {
+        let mut offered = Bits::default();
+        for shape in &self.shapes {
+            if algebra.merge(set, shape.set).is_some() {
+                offered.union_with(&shape.rows);
+            }
+        }
+        offered
+    }
+
+    /// Rows whose type goes with these requirements.
+    pub(crate) fn meeting(&self, set: SetId, algebra: &mut Algebra) -> Bits {
+        let mut meeting = Bits::full(self.rows.len());
+        for (key, rule) in algebra.entries(set).to_vec() {
+            let Some(named) = self.rules.get(&key) else { continue };
+            let mut with_key = Bits::full(self.rows.len());
+            with_key.remove_all(&named.named);
+            for (own, rows) in &named.rules {
+                if algebra.rules_meet(*own, rule) {
+                    with_key.union_with(rows);
+                }
+            }
+            meeting.intersect_with(&with_key);
+        }
+        meeting
+    }
+
+    /// Narrows `rows` to those that have room for the request beside their daemons, and the ports free.
+    pub(crate) fn keep_with_room(&self, rows: &mut Bits, request: &[i64], ports: &[HostPort]) {
         for (thresholds, amount) in self.room.iter().zip(request) {
             thresholds.keep(rows, *amount);
         }
-    }
-
-    /// Narrows `rows` to those whose daemons leave the ports free.
-    pub(crate) fn keep_free_ports(&self, rows: &mut Bits, ports: &[HostPort]) {
+        if ports.is_empty() {
+            return;
+        }
         for group in &self.daemon_groups {
             if conflict(&group.ports, ports) {
                 rows.remove_all(&group.rows);

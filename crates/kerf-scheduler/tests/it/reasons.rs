@@ -2,12 +2,13 @@
 
 use kerf_model::{
     Pool,
+    labels::{ON_DEMAND, ZONE},
     snapshot::{Idle, IdlePool},
 };
 
 use crate::build::{
-    PodSpec, amounts, cluster, many_types, node, plan, pod, pool, refusal, replicas, requirements,
-    taint, with_nodes,
+    PodSpec, TypeSpec, ZONES, amounts, cluster, instance_type, many_types, node, plan, pod, pool,
+    refusal, replicas, requirements, taint, with_nodes,
 };
 
 /// A pool of types with 1 to 4 cores, and a node of it with two.
@@ -167,4 +168,41 @@ fn pools_that_launch_nothing_are_said() {
         vec![fixed("x")],
         &["pool d: did not tolerate taint batch:NoSchedule", "pool c: no instance type meets"],
     );
+}
+
+/// The zone that comes first has no room for the pod. It would go to the next, were it not for the limit.
+#[test]
+fn a_limit_is_named_where_another_domain_would_do() {
+    let in_zone = |name: &str, capacity: &str, zone| {
+        let offerings = vec![(ON_DEMAND, zone)];
+        TypeSpec { offerings, ..instance_type(name, capacity) }.build()
+    };
+    let limited = Pool {
+        limits: amounts("cpu=4"),
+        instance_types: vec![
+            in_zone("small", "cpu=1", ZONES[0]),
+            in_zone("large", "cpu=8", ZONES[1]),
+        ],
+        ..pool("default")
+    };
+    let spread = pod("web").labels("app=web").requests("cpu=2").spread(ZONE, 1, "app=web");
+    assert_eq!(
+        refusal(&plan(&cluster(vec![limited], vec![spread.build()])), "web"),
+        "pool default: every instance type that suits the pod exceeds its limits (cpu: limit 4, used 0, left 4, the smallest of them has 8)"
+    );
+}
+
+#[test]
+fn a_hostname_that_no_new_node_can_have_is_named() {
+    for (asked, expected) in [
+        ("In there", "label \"kubernetes.io/hostname\" does not have known values"),
+        (
+            "DoesNotExist",
+            "key kubernetes.io/hostname, kubernetes.io/hostname DoesNotExist not in kubernetes.io/hostname Exists",
+        ),
+    ] {
+        let pod = pod("web").requires(&format!("kubernetes.io/hostname {asked}"));
+        let refusal = refusal(&plan(&cluster(vec![pool("default")], vec![pod.build()])), "web");
+        assert_eq!(refusal, format!("pool default: incompatible requirements, {expected}"));
+    }
 }

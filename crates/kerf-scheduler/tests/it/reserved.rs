@@ -214,3 +214,26 @@ fn a_reservation_that_is_full_has_no_price() {
         assert!(plan.claims[0].price > Price::from_f64(0.1), "{}", plan.claims[0].price);
     }
 }
+
+/// Reservations are in the way where no limit would help, and only they.
+#[test]
+fn a_full_reservation_is_named_where_it_is_what_is_in_the_way() {
+    let full = Pool {
+        limits: amounts("nodes=0"),
+        ..reserving("a", 0, vec![only_reservations("a", &[("r", 0)])])
+    };
+    let snapshot = cluster(vec![full], vec![alone().build()]);
+    assert_eq!(
+        refusal(&plan(&snapshot), "web"),
+        "pool a: its reserved capacity is full or taken by other pods of this run, and it has no other offering"
+    );
+    // There is another offering, of one type where the pool wants two.
+    let types = vec![with_reservations("a", &[("r", 0)]), only_reservations("b", &[("s", 0)])];
+    let flexible = Pool {
+        requirements: requirements("node.kubernetes.io/instance-type Exists min 2"),
+        ..reserving("a", 0, types)
+    };
+    let snapshot = cluster(vec![flexible], vec![alone().build()]);
+    let refusal = refusal(&plan(&snapshot), "web");
+    assert!(refusal.contains("minValues"), "{refusal}");
+}

@@ -1,0 +1,185 @@
+//! Whether a place takes a pod: the constraints, and the order in which they are checked.
+//!
+//! A place is a node that exists ([`Engine::evaluate_node`]), a claim of this run ([`Engine::evaluate_claim`]) or a pool that a
+//! new claim would be made from ([`Engine::evaluate_template`]). Each constraint is one file, with its check of each kind of
+//! place. A check that refuses shows its reason to a [`Witness`]. Placing pods has a witness that does not look, so no
+//! reason is ever made; `explain` runs the same checks with one that keeps the first.
+//!
+//! A new constraint is its file here, one line where it is to be checked, and its reason in `refusal.rs`. Daemons have no line
+//! of their own: what they take is gone from nodes and instance types before any pod is placed.
+
+mod instance_types;
+mod limits;
+mod min_values;
+mod node_state;
+mod requirements;
+mod reservations;
+mod taints;
+mod topology;
+mod volumes;
+
+use super::Engine;
+use crate::algebra::SetId;
+use crate::attempt::Attempt;
+use crate::refusal::Reason;
+use crate::{lanes, template};
+
+/// Sees why a place refuses a pod.
+pub(crate) trait Witness {
+    /// Whether it looks at reasons. Work is saved by refusing early only where it does not: the early refusals follow from
+    /// later ones, and those have the numbers.
+    const LOOKS: bool;
+
+    /// The reason is only made for a witness that looks.
+    fn refused(&mut self, reason: impl FnOnce() -> Reason);
+}
+
+/// Does not look, and costs nothing.
+#[derive(Debug)]
+pub(crate) struct Unseen;
+
+impl Witness for Unseen {
+    const LOOKS: bool = false;
+
+    #[inline]
+    fn refused(&mut self, _: impl FnOnce() -> Reason) {}
+}
+
+/// Keeps the first reason. Where checks choose (volumes, domains), that is the end of the way along their first choices.
+#[derive(Debug, Default)]
+pub(crate) struct FirstReason(pub(crate) Option<Reason>);
+
+impl Witness for FirstReason {
+    const LOOKS: bool = true;
+
+    fn refused(&mut self, reason: impl FnOnce() -> Reason) {
+        self.0.get_or_insert_with(reason);
+    }
+}
+
+/// How long a refusal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    ForNow,
+    /// Within a run nodes and claims only fill up and narrow, and counts only grow.
+    ForThisRun,
+    /// For what the place is, and for what it had before the run.
+    Always,
+    /// Reservations that the pod could use may become free in this run.
+    WaitsForReservation,
+}
+
+/// What a claim becomes with the pod; the rows that are left are in the scratch buffer.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(super) set: SetId,
+    pub(super) reservations: Vec<u32>,
+    pub(super) min_values_relaxed: bool,
+}
+
+/// One pod and one claim, open or new.
+struct Evaluation<'a, W> {
+    attempt: &'a Attempt,
+    template: usize,
+    /// The claim that it already is.
+    claim: Option<usize>,
+    may_relax_min_values: bool,
+    /// What is said when every choice was tried in vain.
+    rejected: Rejected,
+    witness: &'a mut W,
+}
+
+impl Engine<'_> {
+    /// A node that exists, or a claim in flight. What costs least comes first.
+    pub(super) fn evaluate_node(&mut self, attempt: &Attempt, node: usize) -> Result<(), Rejected> {
+        let spec = &attempt.spec;
+        self.check_node_state(spec, node)?;
+        taints::check(spec, &self.existing.nodes[node].node.taints, &mut Unseen)?;
+        self.check_node_requirements(spec, node)?;
+        self.check_node_volumes(spec, node)?;
+        self.check_hosts(attempt, Some(node), &mut Unseen)?;
+        self.check_node_domains(attempt, node)
+    }
+
+    /// Only a claim has hosts and ports of its own, and they cost least.
+    pub(super) fn evaluate_claim(
+        &mut self,
+        attempt: &Attempt,
+        index: usize,
+    ) -> Result<Accepted, Rejected> {
+        self.check_hosts(attempt, Some(self.host_of_claim(index)), &mut Unseen)?;
+        let claim = &self.claims.all[index];
+        if template::conflict(&claim.ports, attempt.spec.ports()) {
+            return Err(Rejected::ForThisRun);
+        }
+        let (set, template) = (claim.set, claim.template);
+        let mut total = claim.requests.clone();
+        lanes::add(&mut total, &attempt.spec.base.key.requests);
+        self.scratch.base.copy_from(&claim.rows);
+        let mut unseen = Unseen;
+        let evaluation = Evaluation::new(attempt, template, Some(index), false, &mut unseen);
+        self.evaluate(evaluation, set, &total)
+    }
+
+    pub(super) fn evaluate_template<W: Witness>(
+        &mut self,
+        attempt: &Attempt,
+        template: usize,
+        witness: &mut W,
+    ) -> Result<Accepted, Rejected> {
+        self.start_within_limits::<W>(template)?;
+        let relax = self.relaxes_min_values();
+        let evaluation = Evaluation::new(attempt, template, None, relax, witness);
+        let set = self.templates[template].set;
+        self.evaluate(evaluation, set, &attempt.spec.base.key.requests)
+    }
+
+    /// Starts from the rows in the scratch buffer's base. What the user can see in the manifests comes first.
+    fn evaluate<W: Witness>(
+        &mut self,
+        mut evaluation: Evaluation<'_, W>,
+        set: SetId,
+        total: &[i64],
+    ) -> Result<Accepted, Rejected> {
+        let Evaluation { attempt, template, .. } = evaluation;
+        let spec = &attempt.spec;
+        taints::check(spec, &self.templates[template].pool.taints, evaluation.witness)?;
+        let set = self.check_requirements(spec, set, evaluation.witness)?;
+        // Two sets that are known not to go together cost one lookup; room costs a pass over all rows.
+        if !W::LOOKS && !self.some_domain_is_open(attempt, set) {
+            return Err(evaluation.rejected);
+        }
+        self.keep_rows_with_room(spec, template, total);
+        if !W::LOOKS && !self.some_row_serves(template, set) {
+            return Err(Rejected::ForThisRun);
+        }
+        let accepted = self.through_volumes(&mut evaluation, set);
+        accepted.ok_or(evaluation.rejected)
+    }
+
+    /// The checks that are left when volumes and domains have been chosen.
+    fn accept<W: Witness>(
+        &mut self,
+        evaluation: &mut Evaluation<'_, W>,
+        set: SetId,
+    ) -> Option<Accepted> {
+        self.check_instance_types(evaluation, set)?;
+        let (set, reservations) = self.check_reservations(evaluation, set)?;
+        let (set, min_values_relaxed) = self.check_min_values(evaluation, set)?;
+        Some(Accepted { set, reservations, min_values_relaxed })
+    }
+}
+
+impl<'a, W: Witness> Evaluation<'a, W> {
+    fn new(
+        attempt: &'a Attempt,
+        template: usize,
+        claim: Option<usize>,
+        may_relax_min_values: bool,
+        witness: &'a mut W,
+    ) -> Self {
+        let rejected =
+            if attempt.refusals_are_final { Rejected::ForThisRun } else { Rejected::ForNow };
+        Self { attempt, template, claim, may_relax_min_values, rejected, witness }
+    }
+}

@@ -50,6 +50,16 @@ pub(crate) struct Changed {
     pub(crate) placed: Vec<u32>,
 }
 
+/// A node as it is in the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occupied<'a> {
+    node: &'a Node,
+    /// Of a node that got pods in this run. The others are not asked when they have no room from the start.
+    pub(crate) room: Option<&'a Lanes>,
+    pub(crate) ports: &'a [HostPort],
+    attached: &'a Attached,
+}
+
 /// Claims attached, by driver; only for drivers with a limit.
 type Attached = FxHashMap<String, Vec<String>>;
 
@@ -100,25 +110,21 @@ impl<'s> ExistingNodes<'s> {
         self.room.without_room(request)
     }
 
-    pub(crate) fn is_changed(&self, node: usize) -> bool {
-        self.slots[node].is_some()
-    }
-
-    /// Whether the node takes the pod beside what it has got in this run. Nodes without room from the start are
-    /// not asked.
-    pub(crate) fn accepts(&self, index: usize, spec: &Spec) -> bool {
-        let (ports, attached) = match self.slots[index] {
+    /// What the node has, with what it has got in this run.
+    pub(crate) fn occupied(&self, index: usize) -> Occupied<'_> {
+        let node = &self.nodes[index];
+        match self.slots[index] {
             Some(slot) => {
-                let changed = &self.changed[slot as usize];
-                if !lanes::fits(&spec.base.key.requests, &changed.room) {
-                    return false;
-                }
-                (&changed.ports, &changed.attached)
+                let Changed { room, ports, attached, .. } = &self.changed[slot as usize];
+                Occupied { node: node.node, room: Some(room), ports, attached }
             }
-            None => (&self.nodes[index].ports, &self.nodes[index].attached),
-        };
-        !crate::template::conflict(ports, spec.ports())
-            && can_attach(self.nodes[index].node, attached, &spec.base.attachments)
+            None => Occupied {
+                node: node.node,
+                room: None,
+                ports: &node.ports,
+                attached: &node.attached,
+            },
+        }
     }
 
     pub(crate) fn take(&mut self, index: usize, pod: u32, spec: &Spec) {
@@ -204,6 +210,19 @@ impl<'s> ExistingNode<'s> {
     }
 }
 
+impl Occupied<'_> {
+    /// Whether its drivers can attach these claims beside those that they have.
+    pub(crate) fn can_attach(&self, wanted: &[(String, Vec<String>)]) -> bool {
+        wanted.iter().all(|(driver, claims)| {
+            self.node.volume_limits.get(driver).is_none_or(|limit| {
+                let attached = self.attached.get(driver).map_or(&[][..], Vec::as_slice);
+                let new = claims.iter().filter(|claim| !attached.contains(claim)).count();
+                attached.len() + new <= *limit as usize
+            })
+        })
+    }
+}
+
 fn room_for_pods(node: &Node, lanes: &LaneTable, daemons: &[Daemon]) -> Lanes {
     let mut room = lanes.room(&node.allocatable);
     let mut outstanding = lanes.zero();
@@ -251,16 +270,6 @@ impl RoomTable {
         }
         without
     }
-}
-
-fn can_attach(node: &Node, attached: &Attached, wanted: &[(String, Vec<String>)]) -> bool {
-    wanted.iter().all(|(driver, claims)| {
-        node.volume_limits.get(driver).is_none_or(|limit| {
-            let attached = attached.get(driver).map_or(&[][..], Vec::as_slice);
-            let new = claims.iter().filter(|claim| !attached.contains(claim)).count();
-            attached.len() + new <= *limit as usize
-        })
-    })
 }
 
 fn attach(

@@ -237,18 +237,10 @@ impl Template {
         meeting
     }
 
-    /// Narrows `rows` to those that have room for the request beside their daemons, and the ports free.
-    pub(crate) fn keep_with_room(&self, rows: &mut Bits, request: &[i64], ports: &[HostPort]) {
+    /// Narrows `rows` to those that have room for the request beside their daemons.
+    pub(crate) fn keep_fitting(&self, rows: &mut Bits, request: &[i64]) {
         for (thresholds, amount) in self.room.iter().zip(request) {
             thresholds.keep(rows, *amount);
-        }
-        if ports.is_empty() {
-            return;
-        }
-        for group in &self.daemon_groups {
-            if conflict(&group.ports, ports) {
-                rows.remove_all(&group.rows);
-            }
         }
     }
 
@@ -324,8 +316,4 @@ impl Thresholds {
             _ => *rows = Bits::default(),
         }
     }
-}
-
-pub(crate) fn conflict(taken: &[HostPort], wanted: &[HostPort]) -> bool {
-    wanted.iter().any(|port| taken.iter().any(|other| other.conflicts_with(port)))
 }

@@ -8,10 +8,10 @@
 //! A new constraint is its file here, one line where it is to be checked, and its reason in `refusal.rs`. Daemons have no line
 //! of their own: what they take is gone from nodes and instance types before any pod is placed.
 
+mod host_ports;
 mod instance_types;
 mod limits;
 mod min_values;
-mod node_state;
 mod requirements;
 mod reservations;
 mod taints;
@@ -21,8 +21,9 @@ mod volumes;
 use super::Engine;
 use crate::algebra::SetId;
 use crate::attempt::Attempt;
+use crate::class::Spec;
+use crate::lanes;
 use crate::refusal::Reason;
-use crate::{lanes, template};
 
 /// Sees why a place refuses a pod.
 pub(crate) trait Witness {
@@ -93,12 +94,32 @@ impl Engine<'_> {
     /// A node that exists, or a claim in flight. What costs least comes first.
     pub(super) fn evaluate_node(&mut self, attempt: &Attempt, node: usize) -> Result<(), Rejected> {
         let spec = &attempt.spec;
-        self.check_node_state(spec, node)?;
+        self.check_occupied(spec, node)?;
+        self.check_settling(spec, node)?;
         taints::check(spec, &self.existing.nodes[node].node.taints, &mut Unseen)?;
         self.check_node_requirements(spec, node)?;
         self.check_node_volumes(spec, node)?;
         self.check_hosts(attempt, Some(node), &mut Unseen)?;
         self.check_node_domains(attempt, node)
+    }
+
+    /// Resources, host ports and volume limits of a node that exists.
+    fn check_occupied(&self, spec: &Spec, node: usize) -> Result<(), Rejected> {
+        let occupied = self.existing.occupied(node);
+        let fits = occupied.room.is_none_or(|room| lanes::fits(&spec.base.key.requests, room))
+            && host_ports::are_free(occupied.ports, spec)
+            && occupied.can_attach(&spec.base.attachments);
+        match (fits, occupied.room) {
+            (true, _) => Ok(()),
+            (false, Some(_)) => Err(Rejected::ForThisRun),
+            (false, None) => Err(Rejected::Always),
+        }
+    }
+
+    /// Pods that consolidation would move keep away from nodes that are still settling.
+    fn check_settling(&self, spec: &Spec, node: usize) -> Result<(), Rejected> {
+        let settling = self.options.honor_settling && self.existing.nodes[node].node.settling;
+        if settling && !spec.base.key.unsettled { Err(Rejected::Always) } else { Ok(()) }
     }
 
     /// Only a claim has hosts and ports of its own, and they cost least.
@@ -109,7 +130,7 @@ impl Engine<'_> {
     ) -> Result<Accepted, Rejected> {
         self.check_hosts(attempt, Some(self.host_of_claim(index)), &mut Unseen)?;
         let claim = &self.claims.all[index];
-        if template::conflict(&claim.ports, attempt.spec.ports()) {
+        if !host_ports::are_free(&claim.ports, &attempt.spec) {
             return Err(Rejected::ForThisRun);
         }
         let (set, template) = (claim.set, claim.template);

@@ -1,18 +1,20 @@
-//! Instance types that meet the requirements, have room for the pod beside their daemons, leave its host ports free, and
-//! have an offering.
+//! Instance types that meet the requirements, have room for the pod beside their daemons, have its host ports free, and have
+//! an offering.
 
 use kerf_model::resources::CPU;
 
-use super::{Engine, Evaluation, Witness};
+use super::{Engine, Evaluation, Witness, host_ports};
 use crate::algebra::{Key, SetId};
 use crate::class::Spec;
 use crate::lanes::Lanes;
 use crate::refusal::{FilterCause, FilterRefusal, PoolRefusal, Reason};
 
 impl Engine<'_> {
-    /// Narrows the rows in the scratch buffer's base.
+    /// Narrows the rows in the scratch buffer's base to those with room for all of the claim.
     pub(super) fn keep_rows_with_room(&mut self, spec: &Spec, template: usize, total: &[i64]) {
-        self.templates[template].keep_with_room(&mut self.scratch.base, total, spec.ports());
+        let rows = &mut self.scratch.base;
+        self.templates[template].keep_fitting(rows, total);
+        host_ports::keep_free(&self.templates[template], rows, spec);
     }
 
     pub(super) fn some_row_serves(&mut self, template: usize, set: SetId) -> bool {
@@ -47,7 +49,8 @@ impl Engine<'_> {
         let requests = &spec.base.key.requests;
         let template = &self.templates[template];
         let mut with_room = template.usable.clone();
-        template.keep_with_room(&mut with_room, requests, spec.ports());
+        template.keep_fitting(&mut with_room, requests);
+        host_ports::keep_free(template, &mut with_room, spec);
         let with_room = template.types_of(&with_room);
         let compatible = template.types_of(&template.meeting(set, &mut self.algebra));
         let offered = template.types_of(&template.offered(set, &mut self.algebra));

@@ -1,4 +1,4 @@
-//! Where the pod's volumes can be reached. How many a node can attach is in `node_state`: a new node has none yet.
+//! Where the pod's volumes can be reached. How many a node can attach is the node's: a new one has none yet.
 
 use super::{Accepted, Engine, Evaluation, Rejected, Witness};
 use crate::algebra::SetId;

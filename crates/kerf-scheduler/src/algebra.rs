@@ -1,4 +1,4 @@
-//! Requirements by number: each distinct requirement and each distinct set of them exists once, and how two of
+//! The algebra of requirements, by number: each distinct requirement and each distinct set of them exists once, and how two of
 //! them go together is worked out once.
 //!
 //! The rules themselves are those of `kerf-model`; this is only memory in front of them. A run
@@ -57,15 +57,15 @@ struct Meet {
     compatible: bool,
 }
 
-/// A set of requirements and what was said about the hostname.
+/// What a pod, a daemon or a volume asks of its node: a set of requirements, and the one on the hostname.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wish {
+pub(crate) struct PodRequirements {
     pub(crate) set: SetId,
     pub(crate) hostname: Option<Arc<Requirement>>,
 }
 
-impl Wish {
-    /// Whether a node whose name is not known yet can meet the hostname part: a name that nobody
+impl PodRequirements {
+    /// Whether a node whose name is not known yet can meet the hostname part: a name that no manifest
     /// could have listed.
     pub(crate) fn allows_new_host(&self) -> bool {
         self.hostname.as_ref().is_none_or(|hostname| hostname.has("a name yet to be given"))
@@ -173,8 +173,8 @@ impl Algebra {
         self.intern(entries)
     }
 
-    pub(crate) fn wish(&mut self, requirements: &Requirements) -> Wish {
-        Wish {
+    pub(crate) fn pod_requirements(&mut self, requirements: &Requirements) -> PodRequirements {
+        PodRequirements {
             set: self.set(requirements),
             hostname: requirements.get(HOSTNAME).cloned().map(Arc::new),
         }
@@ -264,7 +264,7 @@ impl Algebra {
     }
 
     /// The same for a pod's requirements, which may name the host.
-    pub(crate) fn merge_wish(&mut self, node: SetId, incoming: &Wish) -> Option<SetId> {
+    pub(crate) fn merge_pod(&mut self, node: SetId, incoming: &PodRequirements) -> Option<SetId> {
         if incoming.allows_new_host() { self.merge(node, incoming.set) } else { None }
     }
 
@@ -419,11 +419,15 @@ mod tests {
     #[test]
     fn hostnames_stay_beside_the_set() {
         let mut algebra = Algebra::new(&KnownLabels::default());
-        let wish = algebra.wish(&Requirements::new([Requirement::is_in(HOSTNAME, ["n"])]));
-        assert_eq!(wish.set, Algebra::EMPTY);
-        assert!(wish.allows_host("n") && !wish.allows_host("m") && !wish.allows_new_host());
-        let wish =
-            algebra.wish(&Requirements::new([Requirement::new(HOSTNAME, Operator::NotIn, ["n"])]));
-        assert!(!wish.allows_host("n") && wish.allows_new_host());
+        let asked =
+            algebra.pod_requirements(&Requirements::new([Requirement::is_in(HOSTNAME, ["n"])]));
+        assert_eq!(asked.set, Algebra::EMPTY);
+        assert!(asked.allows_host("n") && !asked.allows_host("m") && !asked.allows_new_host());
+        let asked = algebra.pod_requirements(&Requirements::new([Requirement::new(
+            HOSTNAME,
+            Operator::NotIn,
+            ["n"],
+        )]));
+        assert!(!asked.allows_host("n") && asked.allows_new_host());
     }
 }

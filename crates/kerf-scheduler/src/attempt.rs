@@ -1,4 +1,4 @@
-//! What topology asks of any candidate, worked out once per attempt: counts do not change while a pod
+//! What topology asks of any place, worked out once per attempt: counts do not change while a pod
 //! looks for its place.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::bits::Bits;
 use crate::class::{ClassId, Spec};
 use crate::engine::Engine;
 use crate::refusal::TopologyKind;
-use crate::topology::{GroupId, Place, Side};
+use crate::topology::{GroupId, Side, TopologyKey};
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
@@ -141,11 +141,11 @@ impl Engine<'_> {
                     attempt.unsatisfiable_until.max(owned.given_up.unwrap_or(u32::MAX));
             }
         }
-        for at in 0..self.topology.selecting(attempt.spec.base.key.audience).len() {
-            let group = self.topology.selecting(attempt.spec.base.key.audience)[at];
-            let carriers = &self.topology.groups[group.index()];
-            // Without carriers there is nothing to keep away from.
-            if carriers.identity.side == Side::Carriers && carriers.total() > 0 {
+        for at in 0..self.topology.selecting(attempt.spec.base.key.pod_labels).len() {
+            let group = self.topology.selecting(attempt.spec.base.key.pod_labels)[at];
+            let inverse = &self.topology.groups[group.index()];
+            // Without pods there is nothing to keep away from.
+            if inverse.identity.side == Side::Inverse && inverse.total() > 0 {
                 let satisfiable = self.add_check(&mut attempt, group, false);
                 debug_assert_eq!(
                     satisfiable,
@@ -165,9 +165,9 @@ impl Engine<'_> {
         selects_self: bool,
     ) -> Satisfiable {
         let identity = &self.topology.groups[group.index()].identity;
-        let (kind, place) = (identity.kind, identity.place);
-        match place {
-            Place::Host => {
+        let (kind, topology_key) = (identity.kind, identity.topology_key);
+        match topology_key {
+            TopologyKey::Hostname => {
                 let rule = self.host_rule(&attempt.spec, group, selects_self);
                 attempt.refusals_are_final &= matches!(rule, HostRule::AtMost(_));
                 attempt.hosts.push(HostCheck { group, rule });
@@ -178,8 +178,8 @@ impl Engine<'_> {
                     HostRule::AtMost(_) | HostRule::Occupied { .. } => Satisfiable::Perhaps,
                 }
             }
-            Place::Label(key) => {
-                let pod_rule = self.algebra.get(attempt.spec.strict.set, key);
+            TopologyKey::Label(key) => {
+                let pod_rule = self.algebra.get(attempt.spec.strict_requirements.set, key);
                 let of = OverDomains { group, key, pod_rule, selects_self };
                 let pick = match kind {
                     TopologyKind::Spread => self.spread_domains(of),
@@ -212,11 +212,13 @@ impl Engine<'_> {
                 let occupied = |(host, count): (usize, u32)| {
                     count > 0
                         && match self.existing.nodes.get(host) {
-                            Some(node) => spec.strict.allows_host(node.node.hostname()),
-                            None => spec.strict.allows_new_host(),
+                            Some(node) => {
+                                spec.strict_requirements.allows_host(node.node.hostname())
+                            }
+                            None => spec.strict_requirements.allows_new_host(),
                         }
                 };
-                let any_occupied = match spec.strict.hostname {
+                let any_occupied = match spec.strict_requirements.hostname {
                     None => group.total() > 0,
                     Some(_) => group.domains().any(occupied),
                 };

@@ -1,15 +1,15 @@
-//! Pods that cannot be told apart by any rule are one class, and are judged once.
+//! Classes of pods: an equivalence class is judged once, because no rule makes a difference between its pods.
 
 use std::sync::Arc;
 
 use kerf_model::pod::{Constraints, HostPort};
 use kerf_model::taint::{Taint, first_hard_untolerated, first_untolerated};
 
-use crate::algebra::Wish;
+use crate::algebra::PodRequirements;
 use crate::bits::Bits;
 use crate::lanes::Lanes;
 use crate::relaxation::Steps;
-use crate::topology::{AudienceId, GroupId};
+use crate::topology::{GroupId, PodLabelsId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ClassId(pub(crate) u32);
@@ -23,7 +23,7 @@ impl ClassId {
 /// Everything about a pod that placing it depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClassKey {
-    pub(crate) audience: AudienceId,
+    pub(crate) pod_labels: PodLabelsId,
     pub(crate) requests: Lanes,
     pub(crate) constraints: Arc<Constraints>,
     /// Claims of its volumes, in its namespace.
@@ -52,19 +52,19 @@ pub(crate) struct ClassRun {
     pub(crate) failed: Option<(usize, ClassId)>,
 }
 
-/// The part of a class that does not change: a pod's wishes without the first so many steps.
+/// The part of a class that does not change: a pod's constraints without those that the first so many steps give up.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) base: Arc<Base>,
     /// How many steps were taken, of those that the base has.
     pub(crate) step: u32,
     /// With the heaviest preference.
-    pub(crate) wish: Wish,
+    pub(crate) requirements: PodRequirements,
     /// Without it: preferences do not narrow where pods are counted.
-    pub(crate) strict: Wish,
+    pub(crate) strict_requirements: PodRequirements,
 }
 
-/// What a class shares with all classes that it relaxes to. A pod may have a hundred wishes to give up one by one, so
+/// What a class shares with all classes that it relaxes to. A pod may have a hundred preferences to give up one by one, so
 /// whatever grows with their number is here, once.
 #[derive(Debug)]
 pub(crate) struct Base {
@@ -72,16 +72,16 @@ pub(crate) struct Base {
     pub(crate) class: ClassId,
     pub(crate) key: ClassKey,
     pub(crate) steps: Steps,
-    /// From volumes; none for no constraint.
-    pub(crate) alternatives: Vec<Wish>,
+    /// Where its volumes can be reached: one of these must be met. None for no constraint.
+    pub(crate) volume_requirements: Vec<PodRequirements>,
     /// Claims by driver, for the limits of nodes.
     pub(crate) attachments: Vec<(String, Vec<String>)>,
     /// Constraints that it carries.
     pub(crate) owned: Vec<Owned>,
     /// Those of its constraints that keep it apart from its like, over domains that a new node chooses from.
-    pub(crate) apart: Vec<GroupId>,
-    /// Groups in which it counts as a carrier.
-    pub(crate) carried: Vec<GroupId>,
+    pub(crate) self_anti_affinity: Vec<GroupId>,
+    /// The inverse groups of its required anti-affinity.
+    pub(crate) inverse: Vec<GroupId>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use kerf_model::pod::HostPort;
 use kerf_model::taint::{Toleration, first_hard_untolerated};
 use kerf_model::{Pod, Requirements, Snapshot, Taint};
 
-use crate::algebra::{Algebra, SetId, Wish};
+use crate::algebra::{Algebra, PodRequirements, SetId};
 use crate::lanes::{LaneTable, Lanes};
 
 /// A daemon as it would run on some node.
@@ -16,7 +16,7 @@ pub(crate) struct Daemon {
     tolerations: Vec<Toleration>,
     /// Any of these will do. Judged one by one and never changed, so that the answer for one node
     /// does not depend on which was asked about before.
-    terms: Vec<(Requirements, Wish)>,
+    terms: Vec<(Requirements, PodRequirements)>,
     pub(crate) requests: Lanes,
     pub(crate) ports: Vec<HostPort>,
 }
@@ -45,8 +45,8 @@ impl Daemon {
             terms: terms
                 .into_iter()
                 .map(|term| {
-                    let wish = algebra.wish(&term);
-                    (term, wish)
+                    let requirements = algebra.pod_requirements(&term);
+                    (term, requirements)
                 })
                 .collect(),
             requests: lanes.request(&pod.requests),
@@ -63,9 +63,9 @@ impl Daemon {
         algebra: &mut Algebra,
     ) -> bool {
         self.tolerates(taints)
-            && self.terms.iter().any(|(_, wish)| {
-                algebra.merge_wish(template, wish).is_some()
-                    && algebra.intersects(instance_type, wish.set)
+            && self.terms.iter().any(|(_, requirements)| {
+                algebra.merge_pod(template, requirements).is_some()
+                    && algebra.intersects(instance_type, requirements.set)
             })
     }
 

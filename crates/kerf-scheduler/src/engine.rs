@@ -21,9 +21,8 @@ use crate::queue::Queue;
 use crate::refusal::{PoolRefusal, Refusal};
 use crate::reserved::ReservationManager;
 use crate::template::Template;
-use crate::topology::{AudienceId, GroupId, Topology};
+use crate::topology::{GroupId, PodLabelsId, Topology};
 
-mod apart;
 mod classes;
 mod commit;
 mod constraints;
@@ -32,6 +31,7 @@ mod finish;
 mod groups;
 mod leave;
 mod search;
+mod self_anti_affinity;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Engine<'s> {
@@ -50,14 +50,14 @@ pub(crate) struct Engine<'s> {
     pub(crate) class_ids: FxHashMap<ClassKey, ClassId>,
     /// By class and step what it relaxes to.
     pub(crate) relaxed_ids: FxHashMap<(ClassId, u32), ClassId>,
-    /// Who went where, for groups that are made when pods have already been placed.
-    pub(crate) placed: Vec<(ClassId, Spot)>,
+    /// Where pods went, for groups that are made when pods have already been placed.
+    pub(crate) placed: Vec<(ClassId, Place)>,
     pub(crate) soft_taints: bool,
     /// Names of nodes that are being deleted.
-    doomed: Arc<FxHashSet<&'s str>>,
+    deleting_nodes: Arc<FxHashSet<&'s str>>,
     bound: Arc<Bound>,
     pub(crate) pending: Arc<Pending>,
-    contenders: Arc<apart::Contenders>,
+    self_anti_affinity: Arc<self_anti_affinity::SelfAntiAffinity>,
     /// What [`Engine::wanted_domains`] has found in this run.
     wanted: FxHashMap<GroupId, Arc<[u32]>>,
     /// Counts the runs, so that what was learnt in one is not believed in the next.
@@ -75,8 +75,8 @@ pub(crate) struct Engine<'s> {
 /// Bound pods as topology counts them, by node.
 #[derive(Debug, Default)]
 struct Bound {
-    audiences: Vec<Vec<AudienceId>>,
-    carried: FxHashMap<u32, Vec<GroupId>>,
+    pod_labels: Vec<Vec<PodLabelsId>>,
+    inverse: FxHashMap<u32, Vec<GroupId>>,
 }
 
 /// The snapshot's own pods, the same in every run.
@@ -85,12 +85,12 @@ pub(crate) struct Pending {
     pub(crate) classes: Vec<Result<ClassId, Refusal>>,
     /// Those that have a class, in the order in which they are tried.
     order: Vec<u32>,
-    contenders: Arc<apart::Contenders>,
+    self_anti_affinity: Arc<self_anti_affinity::SelfAntiAffinity>,
 }
 
 /// A place that took a pod.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Spot {
+pub(crate) enum Place {
     Node(usize),
     Claim(usize),
 }
@@ -136,7 +136,7 @@ impl<'s> Engine<'s> {
         let existing = ExistingNodes::new(snapshot, &lanes, &daemons);
         let reservations = ReservationManager::new(&templates);
         let soft = |taint: &Taint| taint.effect == kerf_model::Effect::PreferNoSchedule;
-        let doomed = snapshot.nodes.iter().filter(|node| node.deleting);
+        let deleting_nodes = snapshot.nodes.iter().filter(|node| node.deleting);
         let mut engine = Self {
             snapshot,
             options: options.clone(),
@@ -154,10 +154,10 @@ impl<'s> Engine<'s> {
             class_ids: FxHashMap::default(),
             relaxed_ids: FxHashMap::default(),
             placed: Vec::new(),
-            doomed: Arc::new(doomed.map(|node| node.name.as_str()).collect()),
+            deleting_nodes: Arc::new(deleting_nodes.map(|node| node.name.as_str()).collect()),
             bound: Arc::default(),
             pending: Arc::default(),
-            contenders: Arc::default(),
+            self_anti_affinity: Arc::default(),
             wanted: FxHashMap::default(),
             run_number: 1,
             launchable: FxHashMap::default(),
@@ -189,9 +189,10 @@ impl<'s> Engine<'s> {
             (0..id(classes.len())).filter(|at| classes[*at as usize].is_ok()).collect();
         let class = |at: u32| classes[at as usize].as_ref().ok().copied();
         order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
-        let mut contenders = apart::Contenders::default();
-        self.add_contenders(&mut contenders, classes.iter());
-        self.pending = Arc::new(Pending { classes, order, contenders: Arc::new(contenders) });
+        let mut self_anti_affinity = self_anti_affinity::SelfAntiAffinity::default();
+        self.add_self_anti_affinity(&mut self_anti_affinity, classes.iter());
+        self.pending =
+            Arc::new(Pending { classes, order, self_anti_affinity: Arc::new(self_anti_affinity) });
     }
 
     /// The pod's class, unless nothing can be done for it.
@@ -226,7 +227,7 @@ impl<'s> Engine<'s> {
 
     /// Places the snapshot's own pods and those that were left behind, whose classes these are.
     pub(crate) fn run(&mut self, left_behind: &[Result<ClassId, Refusal>]) -> Plan {
-        self.meet_contenders(left_behind);
+        self.begin_self_anti_affinity(left_behind);
         let pending = Arc::clone(&self.pending);
         let own = pending.classes.len();
         let class = |at: u32| {
@@ -260,7 +261,7 @@ impl<'s> Engine<'s> {
         self.finish(&outcomes, left_behind)
     }
 
-    /// Tries the class, then the class with one wish less, and so on.
+    /// Tries the class, then the class with one constraint less, and so on.
     fn place(&mut self, pod: u32, class: ClassId) -> Result<(), (Stuck, ClassId)> {
         // Every placement changes what later pods find, so their number names the state.
         let state = self.placed.len();
@@ -382,7 +383,7 @@ impl<'s> Engine<'s> {
     fn count_bound_pods(&mut self) {
         let snapshot = self.snapshot;
         let moving: FxHashSet<&str> = snapshot.pods.iter().map(|pod| pod.uid.as_str()).collect();
-        let mut audiences = Vec::with_capacity(self.existing.nodes.len());
+        let mut by_node = Vec::with_capacity(self.existing.nodes.len());
         for at in 0..self.existing.nodes.len() {
             let node = self.existing.nodes[at].node;
             let counted = node.pods.iter().filter(|pod| {
@@ -390,14 +391,14 @@ impl<'s> Engine<'s> {
                 node.exists && !moves && !pod.is_terminal() && !pod.deleting
             });
             let here: Vec<_> =
-                counted.map(|pod| self.topology.audience(&pod.namespace, &pod.labels)).collect();
-            for audience in &here {
-                self.topology.bind(*audience, at);
+                counted.map(|pod| self.topology.pod_labels(&pod.namespace, &pod.labels)).collect();
+            for pod_labels in &here {
+                self.topology.bind(*pod_labels, at);
             }
-            audiences.push(here);
+            by_node.push(here);
         }
-        let carried = self.count_bound_carriers(&moving);
-        self.bound = Arc::new(Bound { audiences, carried });
+        let inverse = self.count_bound_inverse(&moving);
+        self.bound = Arc::new(Bound { pod_labels: by_node, inverse });
     }
 }
 

@@ -2,6 +2,19 @@
 //!
 //! [`schedule`] is a pure function of a snapshot and options. The same input gives the same plan, whatever the
 //! order of pods, nodes and pools in it. [`schedule_cheaply`] makes several such plans and keeps the cheapest.
+//!
+//! Names are Karpenter's where it has one: template, topology group, inverse, strict requirements, volume requirements. These
+//! are the house's own:
+//!
+//! | word | means | file |
+//! |---|---|---|
+//! | class | pods that no rule makes a difference between | `class.rs` |
+//! | attempt | what topology asks of every place, for one class | `attempt.rs` |
+//! | place | what can take a pod: a node, an open claim, a template | `engine/constraints.rs` |
+//! | witness | sees why a place refuses | `engine/constraints.rs` |
+//! | lane | the amount of one resource in a vector of them | `lanes.rs` |
+//! | row | an instance type with one of its allocatable groups | `template.rs` |
+//! | set, rule | the number of a set of requirements, and of one | `algebra.rs` |
 
 mod algebra;
 mod attempt;

@@ -35,7 +35,7 @@ pub struct PlannedClaim {
     pub pods: Vec<Arc<Pod>>,
     /// Any of these will do; the cheapest first.
     pub instance_types: Vec<Arc<InstanceType>>,
-    /// Without the hostname, which nobody knows yet.
+    /// Without the hostname, which is not known yet.
     pub requirements: Requirements,
     /// Of its pods and of the daemons that will run on any of its types.
     pub requests: Resources,

@@ -45,8 +45,8 @@ impl<'s> Prober<'s> {
     /// The plan for a cluster without these nodes: for the pods that leave them and for the snapshot's own.
     ///
     /// It is the plan that [`crate::schedule`] makes for such a snapshot, with two differences. Leaving pods that
-    /// would end up on a node that is not initialised are listed as failures as well: nobody knows yet whether that
-    /// node will come to life. And pods that were pending before and stay so are not told why.
+    /// would end up on a node that is not initialised are listed as failures as well: it is not known whether that
+    /// node will come to life. And pods that were pending before and stay so get no reason.
     pub fn probe(&self, leaving: &[Leaving<'_>], stop: &Stop) -> Plan {
         let nodes = &self.base.snapshot.nodes;
         let leaving: Vec<_> =

@@ -68,7 +68,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the pod merely waits, so that nobody needs to be told.
+    /// Whether the pod merely waits, so that no event is needed.
     pub fn is_deferral(&self) -> bool {
         matches!(self, Self::WaitsForReservation)
     }

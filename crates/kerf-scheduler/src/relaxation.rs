@@ -5,7 +5,7 @@ use kerf_model::pod::{Constraints, Weighted, WhenUnsatisfiable};
 
 use crate::options::PreferencePolicy;
 
-/// The steps in which a pod's wishes are given up, in the order in which they hurt least: required terms of the node
+/// The steps in which a pod's preferences are given up, in the order in which they hurt least: required terms of the node
 /// affinity but the last, preferred pods, preferred distance from pods, preferred nodes, soft spreads, and distance
 /// from nodes that only ask to be avoided. Of preferences the heaviest goes first, because what is left must hold
 /// together.

@@ -1,4 +1,4 @@
-//! A pool as something that claims are made from: its instance types as rows of bits.
+//! The NodeClaim template of a NodePool: what claims are made from, with its instance types as rows of bits.
 
 use std::sync::Arc;
 

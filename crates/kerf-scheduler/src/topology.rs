@@ -1,4 +1,4 @@
-//! Where pods that count already are: groups of constraints that share their counts.
+//! Topology groups: where the pods that a constraint counts already are. Constraints that are equal share one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use kerf_model::selector::LabelTest;
 use kerf_model::{Selector, Toleration};
 use rustc_hash::FxHashMap;
 
-use crate::algebra::{Key, Value, Wish, id};
+use crate::algebra::{Key, PodRequirements, Value, id};
 use crate::bits::Bits;
 use crate::refusal::TopologyKind;
 
 /// All groups of a run, and which pods they select.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology<'s> {
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<TopologyGroup>,
     ids: FxHashMap<Arc<Identity>, GroupId>,
-    audiences: Vec<Audience<'s>>,
-    audience_ids: FxHashMap<(&'s str, &'s Labels), AudienceId>,
-    /// Groups and audiences by one label that the selector asks for, so that neither has to be held against
+    pod_labels: Vec<PodLabels<'s>>,
+    pod_labels_ids: FxHashMap<(&'s str, &'s Labels), PodLabelsId>,
+    /// Groups and labels of pods by one label that the selector asks for, so that neither has to be held against
     /// all of the other.
     groups_by_label: FxHashMap<(String, String), Vec<GroupId>>,
     unlabelled_groups: Vec<GroupId>,
-    audiences_by_label: FxHashMap<(&'s str, &'s str), Vec<AudienceId>>,
+    pod_labels_by_label: FxHashMap<(&'s str, &'s str), Vec<PodLabelsId>>,
     /// What a run has changed, where it is to be taken back.
     journal: Option<Vec<Entry>>,
 }
@@ -41,12 +41,12 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupId(u32);
 
-/// Pods with the same namespace and labels: selectors cannot tell them apart.
+/// The namespace and labels of a pod. Selectors treat pods alike that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AudienceId(u32);
+pub(crate) struct PodLabelsId(u32);
 
 #[derive(Clone, Debug)]
-struct Audience<'s> {
+struct PodLabels<'s> {
     namespace: &'s str,
     labels: &'s Labels,
     /// Groups that select these pods.
@@ -60,7 +60,7 @@ struct Audience<'s> {
 pub(crate) struct Identity {
     pub(crate) side: Side,
     pub(crate) kind: TopologyKind,
-    pub(crate) place: Place,
+    pub(crate) topology_key: TopologyKey,
     pub(crate) namespaces: Namespaces,
     pub(crate) selector: Selector,
     pub(crate) max_skew: u32,
@@ -68,19 +68,20 @@ pub(crate) struct Identity {
     pub(crate) filter: NodeFilter,
 }
 
-/// Whom the counts are about.
+/// Which pods are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
-    /// Pods that the selector selects; the constraint holds for the pods that carry it.
+    /// Pods that the selector selects; the constraint holds for the pods that have it.
     Selected,
-    /// Pods that carry a required anti-affinity; it holds for the pods that the selector selects.
-    Carriers,
+    /// Pods that have a required anti-affinity; it holds for the pods that the selector selects. Karpenter calls these inverse
+    /// topology groups.
+    Inverse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum TopologyKey {
     /// Every node is a domain of its own.
-    Host,
+    Hostname,
     Label(Key),
 }
 
@@ -94,12 +95,12 @@ pub(crate) enum Namespaces {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodeFilter {
     /// Any of these must be met; empty for no condition.
-    pub(crate) affinity: Arc<[Wish]>,
+    pub(crate) affinity: Arc<[PodRequirements]>,
     pub(crate) tolerations: Option<Arc<[Toleration]>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct TopologyGroup {
     pub(crate) identity: Arc<Identity>,
     /// By host or by value of the key.
     counts: Vec<u32>,
@@ -110,11 +111,11 @@ pub(crate) struct Group {
     sources: Vec<u32>,
     /// Nodes that take part; `None` for all that exist.
     pub(crate) participants: Option<Bits>,
-    /// The selected audiences among those that were known when the group was made.
-    first_audiences: Vec<AudienceId>,
+    /// The selected labels of pods among those that were known when the group was made.
+    first_pod_labels: Vec<PodLabelsId>,
 }
 
-impl Group {
+impl TopologyGroup {
     pub(crate) fn count(&self, domain: usize) -> u32 {
         self.counts.get(domain).copied().unwrap_or(0)
     }
@@ -135,7 +136,7 @@ impl Group {
 
     /// Makes the domain known on behalf of so many pools or nodes.
     pub(crate) fn enter(&mut self, domain: usize, sources: u32) {
-        if let Place::Label(_) = self.identity.place {
+        if let TopologyKey::Label(_) = self.identity.topology_key {
             if self.sources.len() <= domain {
                 self.sources.resize(domain + 1, 0);
             }
@@ -181,11 +182,11 @@ impl Group {
 }
 
 impl<'s> Topology<'s> {
-    pub(crate) fn audience(&mut self, namespace: &'s str, labels: &'s Labels) -> AudienceId {
-        if let Some(known) = self.audience_ids.get(&(namespace, labels)) {
+    pub(crate) fn pod_labels(&mut self, namespace: &'s str, labels: &'s Labels) -> PodLabelsId {
+        if let Some(known) = self.pod_labels_ids.get(&(namespace, labels)) {
             return *known;
         }
-        let audience = AudienceId(id(self.audiences.len()));
+        let pod_labels = PodLabelsId(id(self.pod_labels.len()));
         let labelled = labels
             .iter()
             .filter_map(|(key, value)| self.groups_by_label.get(&(key.clone(), value.clone())))
@@ -198,32 +199,32 @@ impl<'s> Topology<'s> {
         selected_by.sort_unstable_by_key(|group| group.0);
         selected_by.dedup();
         for (key, value) in labels {
-            self.audiences_by_label.entry((key, value)).or_default().push(audience);
+            self.pod_labels_by_label.entry((key, value)).or_default().push(pod_labels);
         }
-        self.audiences.push(Audience { namespace, labels, selected_by, bound: Vec::new() });
-        self.audience_ids.insert((namespace, labels), audience);
-        audience
+        self.pod_labels.push(PodLabels { namespace, labels, selected_by, bound: Vec::new() });
+        self.pod_labels_ids.insert((namespace, labels), pod_labels);
+        pod_labels
     }
 
-    pub(crate) fn namespace(&self, audience: AudienceId) -> &'s str {
-        self.audiences[audience.index()].namespace
+    pub(crate) fn namespace(&self, pod_labels: PodLabelsId) -> &'s str {
+        self.pod_labels[pod_labels.index()].namespace
     }
 
-    /// A pod of the audience is bound to this node.
-    pub(crate) fn bind(&mut self, audience: AudienceId, node: usize) {
-        let bound = &mut self.audiences[audience.index()].bound;
+    /// A pod with these labels is bound to this node.
+    pub(crate) fn bind(&mut self, pod_labels: PodLabelsId, node: usize) {
+        let bound = &mut self.pod_labels[pod_labels.index()].bound;
         match bound.last_mut() {
             Some((last, pods)) if *last == id(node) => *pods += 1,
             _ => bound.push((id(node), 1)),
         }
     }
 
-    pub(crate) fn selecting(&self, audience: AudienceId) -> &[GroupId] {
-        &self.audiences[audience.index()].selected_by
+    pub(crate) fn selecting(&self, pod_labels: PodLabelsId) -> &[GroupId] {
+        &self.pod_labels[pod_labels.index()].selected_by
     }
 
-    pub(crate) fn selects(&self, group: GroupId, audience: AudienceId) -> bool {
-        self.selecting(audience).contains(&group)
+    pub(crate) fn selects(&self, group: GroupId, pod_labels: PodLabelsId) -> bool {
+        self.selecting(pod_labels).contains(&group)
     }
 
     pub(crate) fn find(&self, identity: &Identity) -> Option<GroupId> {
@@ -238,31 +239,31 @@ impl<'s> Topology<'s> {
         let label = asked_label(&identity.selector);
         let candidates = match &label {
             Some((key, value)) => self
-                .audiences_by_label
+                .pod_labels_by_label
                 .get(&(key.as_str(), value.as_str()))
                 .cloned()
                 .unwrap_or_default(),
-            None => (0..self.audiences.len()).map(|at| AudienceId(id(at))).collect(),
+            None => (0..self.pod_labels.len()).map(|at| PodLabelsId(id(at))).collect(),
         };
-        self.groups.push(Group {
+        self.groups.push(TopologyGroup {
             identity,
             counts: Vec::new(),
             total: 0,
             registered: Bits::default(),
             sources: Vec::new(),
             participants: None,
-            first_audiences: Vec::new(),
+            first_pod_labels: Vec::new(),
         });
         match label {
             Some(label) => self.groups_by_label.entry(label).or_default().push(group),
             None => self.unlabelled_groups.push(group),
         }
         for candidate in candidates {
-            let audience = &mut self.audiences[candidate.index()];
+            let pod_labels = &mut self.pod_labels[candidate.index()];
             let group_entry = &mut self.groups[group.index()];
-            if group_entry.selects(audience.namespace, audience.labels) {
-                audience.selected_by.push(group);
-                group_entry.first_audiences.push(candidate);
+            if group_entry.selects(pod_labels.namespace, pod_labels.labels) {
+                pod_labels.selected_by.push(group);
+                group_entry.first_pod_labels.push(candidate);
             }
         }
         group
@@ -330,8 +331,8 @@ impl<'s> Topology<'s> {
 
     /// Nodes with the bound pods that the group selects. Bound pods are known before any group is.
     pub(crate) fn bound_to(&self, group: GroupId) -> Vec<(u32, u32)> {
-        let audiences = &self.groups[group.index()].first_audiences;
-        audiences.iter().flat_map(|at| self.audiences[at.index()].bound.iter().copied()).collect()
+        let pod_labels = &self.groups[group.index()].first_pod_labels;
+        pod_labels.iter().flat_map(|at| self.pod_labels[at.index()].bound.iter().copied()).collect()
     }
 }
 
@@ -356,7 +357,7 @@ impl GroupId {
     }
 }
 
-impl AudienceId {
+impl PodLabelsId {
     fn index(self) -> usize {
         self.0 as usize
     }

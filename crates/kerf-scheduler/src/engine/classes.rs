@@ -9,17 +9,17 @@ use kerf_model::pod::{
 use kerf_model::{Pod, Selector};
 
 use super::Engine;
-use crate::algebra::{Wish, id};
+use crate::algebra::{PodRequirements, id};
 use crate::class::{Base, Class, ClassId, ClassKey, ClassRun, Owned, Spec};
 use crate::options::PreferencePolicy;
 use crate::refusal::{Refusal, TopologyKind};
 use crate::relaxation::Steps;
-use crate::topology::{Identity, Namespaces, NodeFilter, Place, Side};
+use crate::topology::{Identity, Namespaces, NodeFilter, Side, TopologyKey};
 
 impl<'s> Engine<'s> {
     pub(super) fn class_of(&mut self, pod: &'s Pod) -> Result<ClassId, Refusal> {
         let key = ClassKey {
-            audience: self.topology.audience(&pod.namespace, &pod.labels),
+            pod_labels: self.topology.pod_labels(&pod.namespace, &pod.labels),
             requests: self.lanes.request(&pod.requests),
             constraints: Arc::clone(&pod.constraints),
             volumes: pod.volumes.iter().map(|volume| volume.claim.clone()).collect(),
@@ -29,21 +29,22 @@ impl<'s> Engine<'s> {
             return Ok(*known);
         }
         pod.constraints.check_size()?;
-        let alternatives = self.snapshot.volumes.alternatives(pod)?;
-        let alternatives = alternatives.iter().map(|term| self.algebra.wish(term)).collect();
+        let volume_requirements = self.snapshot.volumes.alternatives(pod)?;
+        let volume_requirements =
+            volume_requirements.iter().map(|term| self.algebra.pod_requirements(term)).collect();
         let attachments = self.snapshot.volumes.attachments(pod);
         let attachments = attachments
             .into_iter()
             .map(|(driver, claims)| (driver.to_owned(), claims.into_iter().collect()))
             .collect();
-        Ok(self.add_class(key, alternatives, attachments))
+        Ok(self.add_class(key, volume_requirements, attachments))
     }
 
     pub(super) fn is_on_deleting_node(&self, pod: &Pod) -> bool {
-        pod.node_name.as_ref().is_some_and(|name| self.doomed.contains(name.as_str()))
+        pod.node_name.as_ref().is_some_and(|name| self.deleting_nodes.contains(name.as_str()))
     }
 
-    /// The class with one wish less, or with so many steps taken where fewer are known not to help.
+    /// The class with one constraint less, or with so many steps taken where fewer are known not to help.
     pub(super) fn relaxed(&mut self, class: ClassId, until: u32) -> Option<ClassId> {
         let spec = Arc::clone(&self.classes[class.index()].spec);
         let last = spec.base.steps.count();
@@ -63,26 +64,35 @@ impl<'s> Engine<'s> {
     fn add_class(
         &mut self,
         key: ClassKey,
-        alternatives: Vec<Wish>,
+        volume_requirements: Vec<PodRequirements>,
         attachments: Vec<(String, Vec<String>)>,
     ) -> ClassId {
         let constraints = Arc::clone(&key.constraints);
         let steps = Steps::new(&constraints, self.options.preferences, self.soft_taints);
-        let namespace = self.topology.namespace(key.audience);
+        let namespace = self.topology.namespace(key.pod_labels);
         let owned = self.owned_groups(&key, &steps);
-        let carried = constraints
+        let inverse = constraints
             .anti_affinity
             .required
             .iter()
             .map(|term| {
-                let identity = self.carrier_identity(namespace, term);
+                let identity = self.inverse_identity(namespace, term);
                 self.group(identity)
             })
             .collect();
         let class = ClassId(id(self.classes.len()));
         self.class_ids.insert(key.clone(), class);
-        let apart = self.apart_groups(&owned);
-        let base = Base { class, key, steps, alternatives, attachments, owned, apart, carried };
+        let self_anti_affinity = self.self_anti_affinity_groups(&owned);
+        let base = Base {
+            class,
+            key,
+            steps,
+            volume_requirements,
+            attachments,
+            owned,
+            self_anti_affinity,
+            inverse,
+        };
         self.add_step(Arc::new(base), 0)
     }
 
@@ -94,12 +104,13 @@ impl<'s> Engine<'s> {
             None => selector,
         };
         let preferred = base.steps.preferred(step).map(|at| &constraints.preferred_terms[at].term);
-        let wish = preferred.map(|term| self.algebra.wish(&strict.merged(term)));
-        let strict = self.algebra.wish(strict);
-        let wish = wish.unwrap_or_else(|| strict.clone());
+        let requirements =
+            preferred.map(|term| self.algebra.pod_requirements(&strict.merged(term)));
+        let strict_requirements = self.algebra.pod_requirements(strict);
+        let requirements = requirements.unwrap_or_else(|| strict_requirements.clone());
         let class = ClassId(id(self.classes.len()));
         self.classes.push(Class {
-            spec: Arc::new(Spec { base, step, wish, strict }),
+            spec: Arc::new(Spec { base, step, requirements, strict_requirements }),
             barred_nodes: None,
             run: ClassRun::default(),
         });
@@ -107,7 +118,7 @@ impl<'s> Engine<'s> {
     }
 
     fn owned_groups(&mut self, key: &ClassKey, steps: &Steps) -> Vec<Owned> {
-        let namespace = self.topology.namespace(key.audience);
+        let namespace = self.topology.namespace(key.pod_labels);
         let constraints = &key.constraints;
         let respect = self.options.preferences == PreferencePolicy::Respect;
         let mut identities = Vec::new();
@@ -136,7 +147,7 @@ impl<'s> Engine<'s> {
         }
         let owned = identities.into_iter().map(|(identity, given_up)| {
             let group = self.group(identity);
-            let selects_self = self.topology.selects(group, key.audience);
+            let selects_self = self.topology.selects(group, key.pod_labels);
             Owned { group, selects_self, given_up }
         });
         owned.collect()
@@ -150,9 +161,9 @@ impl<'s> Engine<'s> {
         }
         let selector = &constraints.node_selector;
         let terms = constraints.required_terms.iter().map(|term| selector.merged(term));
-        let mut affinity: Vec<_> = terms.map(|term| self.algebra.wish(&term)).collect();
+        let mut affinity: Vec<_> = terms.map(|term| self.algebra.pod_requirements(&term)).collect();
         if constraints.required_terms.is_empty() && !selector.is_empty() {
-            affinity.push(self.algebra.wish(selector));
+            affinity.push(self.algebra.pod_requirements(selector));
         }
         let tolerations = Some(constraints.tolerations.as_slice().into());
         NodeFilter { affinity: affinity.into(), tolerations }
@@ -174,7 +185,7 @@ impl<'s> Engine<'s> {
         Identity {
             side: Side::Selected,
             kind: TopologyKind::Spread,
-            place: self.place_of(&spread.topology_key),
+            topology_key: self.topology_key(&spread.topology_key),
             namespaces: Namespaces::Only([namespace.to_owned()].into()),
             selector: spread.selector.clone(),
             max_skew: spread.max_skew,
@@ -183,8 +194,8 @@ impl<'s> Engine<'s> {
         }
     }
 
-    pub(super) fn carrier_identity(&mut self, namespace: &str, term: &PodTerm) -> Identity {
-        self.term_identity(namespace, term, TopologyKind::AntiAffinity, Side::Carriers)
+    pub(super) fn inverse_identity(&mut self, namespace: &str, term: &PodTerm) -> Identity {
+        self.term_identity(namespace, term, TopologyKind::AntiAffinity, Side::Inverse)
     }
 
     fn term_identity(
@@ -197,7 +208,7 @@ impl<'s> Engine<'s> {
         Identity {
             side,
             kind,
-            place: self.place_of(&term.topology_key),
+            topology_key: self.topology_key(&term.topology_key),
             namespaces: self.namespaces_of(namespace, term),
             selector: term.selector.clone(),
             max_skew: 0,
@@ -206,11 +217,11 @@ impl<'s> Engine<'s> {
         }
     }
 
-    fn place_of(&mut self, topology_key: &str) -> Place {
+    fn topology_key(&mut self, topology_key: &str) -> TopologyKey {
         if topology_key == HOSTNAME {
-            Place::Host
+            TopologyKey::Hostname
         } else {
-            Place::Label(self.algebra.key(topology_key))
+            TopologyKey::Label(self.algebra.key(topology_key))
         }
     }
 

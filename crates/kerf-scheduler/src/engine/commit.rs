@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::constraints::Accepted;
-use super::{Engine, Spot};
+use super::{Engine, Place};
 use crate::claims::Claim;
 use crate::class::ClassId;
 
@@ -11,7 +11,7 @@ impl Engine<'_> {
     pub(super) fn commit_to_node(&mut self, pod: u32, class: ClassId, index: usize) {
         let spec = Arc::clone(&self.classes[class.index()].spec);
         self.existing.take(index, pod, &spec);
-        self.record(class, Spot::Node(index));
+        self.record(class, Place::Node(index));
     }
 
     pub(super) fn commit_to_claim(
@@ -29,7 +29,7 @@ impl Engine<'_> {
         claim.ports.extend_from_slice(spec.ports());
         self.reservations.exchange(&claim.reservations, &accepted.reservations);
         claim.reservations = accepted.reservations;
-        self.record(class, Spot::Claim(index));
+        self.record(class, Place::Claim(index));
     }
 
     pub(super) fn commit_to_new_claim(
@@ -53,6 +53,6 @@ impl Engine<'_> {
         };
         self.limits[template].take_largest(&self.templates[template], &claim.rows);
         let index = self.claims.open(claim);
-        self.record(class, Spot::Claim(index));
+        self.record(class, Place::Claim(index));
     }
 }

@@ -122,7 +122,7 @@ impl Engine<'_> {
         if settling && !spec.base.key.unsettled { Err(Rejected::Always) } else { Ok(()) }
     }
 
-    /// Only a claim has hosts and ports of its own, and they cost least.
+    /// An open claim. The counts of its host and its ports cost least.
     pub(super) fn evaluate_claim(
         &mut self,
         attempt: &Attempt,
@@ -142,6 +142,7 @@ impl Engine<'_> {
         self.evaluate(evaluation, set, &total)
     }
 
+    /// A new claim.
     pub(super) fn evaluate_template<W: Witness>(
         &mut self,
         attempt: &Attempt,
@@ -155,7 +156,8 @@ impl Engine<'_> {
         self.evaluate(evaluation, set, &attempt.spec.base.key.requests)
     }
 
-    /// Starts from the rows in the scratch buffer's base. What the user can see in the manifests comes first.
+    /// Starts from the rows in the scratch buffer's base. The first check that refuses is the reason, so what users see in their
+    /// manifests comes first.
     fn evaluate<W: Witness>(
         &mut self,
         mut evaluation: Evaluation<'_, W>,

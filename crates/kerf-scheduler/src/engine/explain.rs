@@ -9,7 +9,7 @@ use super::constraints::FirstReason;
 use crate::attempt::{Attempt, Pick};
 use crate::class::ClassId;
 use crate::refusal::{PoolRefusal, Reason, Refusal};
-use crate::topology::{GroupId, Place};
+use crate::topology::{GroupId, TopologyKey};
 
 impl Engine<'_> {
     pub(super) fn explain(&mut self, class: ClassId) -> Refusal {
@@ -47,9 +47,9 @@ impl Engine<'_> {
         }
         let rank = |group: GroupId| {
             let identity = &self.topology.groups[group.index()].identity;
-            let key = match identity.place {
-                Place::Host => HOSTNAME,
-                Place::Label(key) => self.algebra.key_name(key),
+            let key = match identity.topology_key {
+                TopologyKey::Hostname => HOSTNAME,
+                TopologyKey::Label(key) => self.algebra.key_name(key),
             };
             (key.to_owned(), identity.kind, identity.selector.clone(), identity.namespaces.clone())
         };

@@ -6,12 +6,12 @@ use kerf_model::Taint;
 use kerf_model::taint::first_hard_untolerated;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Engine, Spot};
+use super::{Engine, Place};
 use crate::algebra::{Key, Value, id};
 use crate::bits::Bits;
 use crate::class::ClassId;
 use crate::refusal::TopologyKind;
-use crate::topology::{AudienceId, GroupId, Identity, NodeFilter, Place, Side};
+use crate::topology::{GroupId, Identity, NodeFilter, PodLabelsId, Side, TopologyKey};
 
 impl Engine<'_> {
     /// The group of this constraint, with its domains and with everything counted that is already there.
@@ -19,26 +19,27 @@ impl Engine<'_> {
         if let Some(known) = self.topology.find(&identity) {
             return known;
         }
-        let (side, place, filter) = (identity.side, identity.place, identity.filter.clone());
+        let (side, topology_key, filter) =
+            (identity.side, identity.topology_key, identity.filter.clone());
         let group = self.topology.insert(identity);
-        if let Place::Label(key) = place {
+        if let TopologyKey::Label(key) = topology_key {
             self.register_launchable_domains(group, key, &filter);
         }
         if side == Side::Selected {
-            self.count_bound(group, place, &filter);
+            self.count_bound(group, topology_key, &filter);
             for at in 0..self.leaving.len() {
                 self.leave_group(group, self.leaving[at]);
             }
         }
         for at in 0..self.placed.len() {
-            let (class, spot) = self.placed[at];
+            let (class, place) = self.placed[at];
             let spec = Arc::clone(&self.classes[class.index()].spec);
             let counts = match side {
-                Side::Selected => self.topology.selects(group, spec.base.key.audience),
-                Side::Carriers => spec.base.carried.contains(&group),
+                Side::Selected => self.topology.selects(group, spec.base.key.pod_labels),
+                Side::Inverse => spec.base.inverse.contains(&group),
             };
             if counts {
-                self.record_in(group, spot);
+                self.record_in(group, place);
             }
         }
         group
@@ -87,22 +88,22 @@ impl Engine<'_> {
         launchable
     }
 
-    fn count_bound(&mut self, group: GroupId, place: Place, filter: &NodeFilter) {
+    fn count_bound(&mut self, group: GroupId, topology_key: TopologyKey, filter: &NodeFilter) {
         if *filter == NodeFilter::default() {
-            return self.count_bound_everywhere(group, place);
+            return self.count_bound_everywhere(group, topology_key);
         }
         let mut participants = Bits::default();
         for node in 0..self.existing.nodes.len() {
             if self.existing.nodes[node].node.exists && self.node_takes_part(node, filter) {
                 participants.insert(node);
-                if let Some(domain) = self.node_domain(node, place) {
+                if let Some(domain) = self.node_domain(node, topology_key) {
                     self.topology.groups[group.index()].enter(domain, 1);
                 }
             }
         }
         for (node, pods) in self.topology.bound_to(group) {
             if participants.contains(node as usize)
-                && let Some(domain) = self.node_domain(node as usize, place)
+                && let Some(domain) = self.node_domain(node as usize, topology_key)
             {
                 self.topology.groups[group.index()].add(domain, pods);
             }
@@ -111,57 +112,57 @@ impl Engine<'_> {
     }
 
     /// Without a filter only nodes with pods that count need a look.
-    fn count_bound_everywhere(&mut self, group: GroupId, place: Place) {
-        if let Place::Label(key) = place {
+    fn count_bound_everywhere(&mut self, group: GroupId, topology_key: TopologyKey) {
+        if let TopologyKey::Label(key) = topology_key {
             let column = Arc::clone(self.existing.column(key, &mut self.algebra));
             for (value, nodes) in &column.in_use {
                 self.topology.groups[group.index()].enter(value.index(), *nodes);
             }
         }
         for (node, pods) in self.topology.bound_to(group) {
-            if let Some(domain) = self.node_domain(node as usize, place) {
+            if let Some(domain) = self.node_domain(node as usize, topology_key) {
                 self.topology.groups[group.index()].add(domain, pods);
             }
         }
     }
 
-    /// Bound pods that keep others away: by node the groups that they count in.
-    pub(super) fn count_bound_carriers(
+    /// Bound pods that keep others away: by node the inverse groups that they count in.
+    pub(super) fn count_bound_inverse(
         &mut self,
         moving: &FxHashSet<&str>,
     ) -> FxHashMap<u32, Vec<GroupId>> {
-        let mut carried: FxHashMap<u32, Vec<GroupId>> = FxHashMap::default();
+        let mut inverse: FxHashMap<u32, Vec<GroupId>> = FxHashMap::default();
         for at in 0..self.existing.nodes.len() {
             let node = self.existing.nodes[at].node;
             for pod in node.pods.iter().filter(|pod| !moving.contains(pod.uid.as_str())) {
                 for term in &pod.constraints.anti_affinity.required {
-                    let identity = self.carrier_identity(&pod.namespace, term);
-                    let place = identity.place;
+                    let identity = self.inverse_identity(&pod.namespace, term);
+                    let topology_key = identity.topology_key;
                     let group = self.group(identity);
-                    if let Some(domain) = self.node_domain(at, place) {
+                    if let Some(domain) = self.node_domain(at, topology_key) {
                         self.topology.groups[group.index()].enter(domain, 1);
                         self.topology.groups[group.index()].add(domain, 1);
                     }
-                    carried.entry(id(at)).or_default().push(group);
+                    inverse.entry(id(at)).or_default().push(group);
                 }
             }
         }
-        carried
+        inverse
     }
 
     /// The node and its pods count no longer.
     pub(super) fn leave_topology(&mut self, node: usize) {
         let bound = Arc::clone(&self.bound);
-        for group in bound.carried.get(&id(node)).into_iter().flatten() {
-            let place = self.topology.groups[group.index()].identity.place;
-            if let Some(domain) = self.node_domain(node, place) {
+        for group in bound.inverse.get(&id(node)).into_iter().flatten() {
+            let topology_key = self.topology.groups[group.index()].identity.topology_key;
+            if let Some(domain) = self.node_domain(node, topology_key) {
                 self.topology.unrecord(*group, domain, 1);
                 self.topology.leave(*group, domain);
             }
         }
-        for audience in &bound.audiences[node] {
-            for at in 0..self.topology.selecting(*audience).len() {
-                let group = self.topology.selecting(*audience)[at];
+        for pod_labels in &bound.pod_labels[node] {
+            for at in 0..self.topology.selecting(*pod_labels).len() {
+                let group = self.topology.selecting(*pod_labels)[at];
                 if self.topology.groups[group.index()].identity.side == Side::Selected
                     && let Some(domain) = self.counting_domain(group, node)
                 {
@@ -180,8 +181,8 @@ impl Engine<'_> {
     /// The same for a group that is made when the node has already gone.
     fn leave_group(&mut self, group: GroupId, node: usize) {
         let bound = Arc::clone(&self.bound);
-        let selected = |audience: &&AudienceId| self.topology.selects(group, **audience);
-        let pods = bound.audiences[node].iter().filter(selected).count();
+        let selected = |pod_labels: &&PodLabelsId| self.topology.selects(group, **pod_labels);
+        let pods = bound.pod_labels[node].iter().filter(selected).count();
         if pods > 0
             && let Some(domain) = self.counting_domain(group, node)
         {
@@ -207,51 +208,51 @@ impl Engine<'_> {
             Some(participants) => participants.contains(node),
             None => self.existing.nodes[node].node.exists,
         };
-        let place = group.identity.place;
-        takes_part.then(|| self.node_domain(node, place))?
+        let topology_key = group.identity.topology_key;
+        takes_part.then(|| self.node_domain(node, topology_key))?
     }
 
     /// A pod of the class went there: it counts from now on.
-    pub(super) fn record(&mut self, class: ClassId, spot: Spot) {
+    pub(super) fn record(&mut self, class: ClassId, place: Place) {
         let spec = Arc::clone(&self.classes[class.index()].spec);
-        for at in 0..self.topology.selecting(spec.base.key.audience).len() {
-            let group = self.topology.selecting(spec.base.key.audience)[at];
+        for at in 0..self.topology.selecting(spec.base.key.pod_labels).len() {
+            let group = self.topology.selecting(spec.base.key.pod_labels)[at];
             if self.topology.groups[group.index()].identity.side == Side::Selected {
-                self.record_in(group, spot);
+                self.record_in(group, place);
             }
         }
-        for group in &spec.base.carried {
-            self.record_in(*group, spot);
+        for group in &spec.base.inverse {
+            self.record_in(*group, place);
         }
-        self.placed.push((class, spot));
+        self.placed.push((class, place));
     }
 
-    fn record_in(&mut self, group: GroupId, spot: Spot) {
+    fn record_in(&mut self, group: GroupId, place: Place) {
         let identity = &self.topology.groups[group.index()].identity;
-        let (kind, place) = (identity.kind, identity.place);
+        let (kind, topology_key) = (identity.kind, identity.topology_key);
         let has_filter = identity.filter != NodeFilter::default();
         if has_filter {
             let filter = identity.filter.clone();
-            let takes_part = match spot {
-                Spot::Node(node) => self.node_takes_part(node, &filter),
-                Spot::Claim(claim) => self.claim_takes_part(claim, &filter),
+            let takes_part = match place {
+                Place::Node(node) => self.node_takes_part(node, &filter),
+                Place::Claim(claim) => self.claim_takes_part(claim, &filter),
             };
             if !takes_part {
                 return;
             }
         }
-        match spot {
-            Spot::Node(node) => {
-                if let Some(domain) = self.node_domain(node, place) {
+        match place {
+            Place::Node(node) => {
+                if let Some(domain) = self.node_domain(node, topology_key) {
                     self.topology.record(group, domain);
                 }
             }
-            Spot::Claim(claim) => match place {
-                Place::Host => {
+            Place::Claim(claim) => match topology_key {
+                TopologyKey::Hostname => {
                     let host = self.host_of_claim(claim);
                     self.topology.record(group, host);
                 }
-                Place::Label(key) => {
+                TopologyKey::Label(key) => {
                     for value in self.claim_domains(group, claim, key, kind) {
                         self.topology.record(group, value.index());
                     }
@@ -282,10 +283,10 @@ impl Engine<'_> {
             .collect()
     }
 
-    fn node_domain(&mut self, node: usize, place: Place) -> Option<usize> {
-        match place {
-            Place::Host => Some(node),
-            Place::Label(key) => {
+    fn node_domain(&mut self, node: usize, topology_key: TopologyKey) -> Option<usize> {
+        match topology_key {
+            TopologyKey::Hostname => Some(node),
+            TopologyKey::Label(key) => {
                 self.existing.value(node, key, &mut self.algebra).map(Value::index)
             }
         }
@@ -295,7 +296,7 @@ impl Engine<'_> {
         let taints: &[Taint] = &self.existing.nodes[node].node.taints;
         tolerated(taints, filter)
             && (filter.affinity.is_empty()
-                || filter.affinity.iter().any(|wish| self.node_meets(node, wish)))
+                || filter.affinity.iter().any(|term| self.node_meets(node, term)))
     }
 
     /// A claim that leaves open what the filter asks for does not take part.
@@ -304,8 +305,8 @@ impl Engine<'_> {
         let set = claim.set;
         tolerated(&self.templates[claim.template].pool.taints, filter)
             && (filter.affinity.is_empty()
-                || filter.affinity.iter().any(|wish| {
-                    wish.allows_new_host() && self.algebra.strictly_compatible(set, wish.set)
+                || filter.affinity.iter().any(|term| {
+                    term.allows_new_host() && self.algebra.strictly_compatible(set, term.set)
                 }))
     }
 }

@@ -6,7 +6,7 @@ use kerf_model::requirements::Conflict;
 use kerf_model::{Incompatible, Requirement, Requirements, Undefined};
 
 use super::{Engine, Rejected, Witness};
-use crate::algebra::{SetId, Wish};
+use crate::algebra::{PodRequirements, SetId};
 use crate::class::Spec;
 use crate::refusal::Reason;
 
@@ -16,7 +16,7 @@ impl Engine<'_> {
         spec: &Spec,
         node: usize,
     ) -> Result<(), Rejected> {
-        if self.node_meets(node, &spec.wish) { Ok(()) } else { Err(Rejected::Always) }
+        if self.node_meets(node, &spec.requirements) { Ok(()) } else { Err(Rejected::Always) }
     }
 
     /// What the claim's requirements become with the pod's.
@@ -26,17 +26,17 @@ impl Engine<'_> {
         set: SetId,
         witness: &mut W,
     ) -> Result<SetId, Rejected> {
-        let Some(merged) = self.algebra.merge_wish(set, &spec.wish) else {
-            witness.refused(|| Reason::Requirements(self.incompatible(set, &spec.wish)));
+        let Some(merged) = self.algebra.merge_pod(set, &spec.requirements) else {
+            witness.refused(|| Reason::Requirements(self.incompatible(set, &spec.requirements)));
             return Err(Rejected::ForThisRun);
         };
         Ok(merged)
     }
 
-    /// Whether the node's labels meet everything that is wished for; what it does not carry it does not have.
-    pub(in crate::engine) fn node_meets(&mut self, node: usize, wish: &Wish) -> bool {
-        wish.allows_host(self.existing.nodes[node].node.hostname())
-            && self.node_serves(node, wish.set)
+    /// Whether the node's labels meet everything that is asked; a label that it lacks has no value.
+    pub(in crate::engine) fn node_meets(&mut self, node: usize, asked: &PodRequirements) -> bool {
+        asked.allows_host(self.existing.nodes[node].node.hostname())
+            && self.node_serves(node, asked.set)
     }
 
     fn node_serves(&mut self, node: usize, set: SetId) -> bool {
@@ -50,20 +50,20 @@ impl Engine<'_> {
     }
 
     /// Why these two do not merge.
-    pub(super) fn incompatible(&self, set: SetId, wish: &Wish) -> Incompatible {
+    pub(super) fn incompatible(&self, set: SetId, asked: &PodRequirements) -> Incompatible {
         let known = Undefined::WellKnown(self.algebra.labels());
-        let conflict = self.algebra.requirements(set).compatible(&self.spoken(wish), known);
+        let conflict = self.algebra.requirements(set).compatible(&self.with_hostname(asked), known);
         conflict.err().unwrap_or_else(|| {
             // Every node has a hostname, and a set of requirements never does.
             let existing = Requirement::exists(HOSTNAME);
-            let incoming = wish.hostname.as_deref().unwrap_or(&existing).clone();
+            let incoming = asked.hostname.as_deref().unwrap_or(&existing).clone();
             Incompatible::Conflicts(vec![Conflict { incoming, existing }])
         })
     }
 
-    pub(super) fn spoken(&self, wish: &Wish) -> Requirements {
-        let mut requirements = self.algebra.requirements(wish.set);
-        requirements.extend(wish.hostname.as_deref().cloned());
+    pub(super) fn with_hostname(&self, asked: &PodRequirements) -> Requirements {
+        let mut requirements = self.algebra.requirements(asked.set);
+        requirements.extend(asked.hostname.as_deref().cloned());
         requirements
     }
 }

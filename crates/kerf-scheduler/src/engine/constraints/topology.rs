@@ -34,7 +34,7 @@ impl Engine<'_> {
         for check in &attempt.domains {
             let domain = self.existing.value(node, check.key, &mut self.algebra);
             let accepted = match (&check.pick, domain) {
-                // A node without the label is in no domain, so nobody is there to keep away from.
+                // A node without the label is in no domain, so no pod is there to keep away from.
                 (Pick::Empty { .. }, None) => true,
                 (Pick::Empty { .. }, Some(domain)) => {
                     self.topology.groups[check.group.index()].count(domain.index()) == 0
@@ -107,8 +107,8 @@ impl Engine<'_> {
             constraint: group.identity.kind,
             key: HOSTNAME.to_owned(),
             counts: counts.take(TopologyRefusal::SHOWN).collect(),
-            pod_domains: attempt.spec.strict.hostname.as_deref().cloned(),
-            node_domains: attempt.spec.wish.hostname.as_deref().cloned(),
+            pod_domains: attempt.spec.strict_requirements.hostname.as_deref().cloned(),
+            node_domains: attempt.spec.requirements.hostname.as_deref().cloned(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Engine<'_> {
             constraint: group.identity.kind,
             key: self.algebra.key_name(check.key).to_owned(),
             counts,
-            pod_domains: allowed(attempt.spec.strict.set),
+            pod_domains: allowed(attempt.spec.strict_requirements.set),
             node_domains: allowed(set),
         }
     }

@@ -7,7 +7,7 @@ use crate::refusal::Reason;
 
 impl Engine<'_> {
     pub(super) fn check_node_volumes(&mut self, spec: &Spec, node: usize) -> Result<(), Rejected> {
-        let alternatives = &spec.base.alternatives;
+        let alternatives = &spec.base.volume_requirements;
         let reached = alternatives.is_empty()
             || alternatives.iter().any(|alternative| self.node_meets(node, alternative));
         if reached { Ok(()) } else { Err(Rejected::Always) }
@@ -19,13 +19,13 @@ impl Engine<'_> {
         evaluation: &mut Evaluation<'_, W>,
         set: SetId,
     ) -> Option<Accepted> {
-        let alternatives = &evaluation.attempt.spec.base.alternatives;
+        let alternatives = &evaluation.attempt.spec.base.volume_requirements;
         let Some(last) = alternatives.last() else {
             return self.through_topology(evaluation, set);
         };
         let mut reached = false;
         for alternative in alternatives {
-            let Some(merged) = self.algebra.merge_wish(set, alternative) else { continue };
+            let Some(merged) = self.algebra.merge_pod(set, alternative) else { continue };
             reached = true;
             if let Some(accepted) = self.through_topology(evaluation, merged) {
                 return Some(accepted);

@@ -94,11 +94,12 @@ impl Pick {
         listing.into_iter().chain(pins.iter().map(|(_, pin)| *pin))
     }
 
-    /// The same in as few sets as possible.
-    pub(crate) fn widest(&self) -> impl Iterator<Item = SetId> {
-        let (listing, pins) = self.listing_and_pins();
-        let pins = if listing.is_some() { &[] } else { pins };
-        listing.into_iter().chain(pins.iter().map(|(_, pin)| *pin))
+    /// Whether some choice will do. One listing stands for all of its pins.
+    pub(crate) fn is_open(&self, mut will_do: impl FnMut(SetId) -> bool) -> bool {
+        match self.listing_and_pins() {
+            (Some(listing), _) => will_do(listing),
+            (None, pins) => pins.iter().any(|(_, pin)| will_do(*pin)),
+        }
     }
 
     fn listing_and_pins(&self) -> (Option<SetId>, &[(Value, SetId)]) {

@@ -149,6 +149,9 @@ impl Engine<'_> {
         template: usize,
         witness: &mut W,
     ) -> Result<Accepted, Rejected> {
+        if !W::LOOKS {
+            self.check_hosts(attempt, None, witness)?;
+        }
         self.start_within_limits::<W>(template)?;
         let relax = self.relaxes_min_values();
         let evaluation = Evaluation::new(attempt, template, None, relax, witness);

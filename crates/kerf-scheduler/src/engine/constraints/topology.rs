@@ -55,9 +55,9 @@ impl Engine<'_> {
 
     /// Whether every constraint over domains by itself leaves something.
     pub(super) fn some_domain_is_open(&mut self, attempt: &Attempt, set: SetId) -> bool {
-        attempt.domains.iter().all(|check| {
-            check.pick.widest().any(|domains| self.algebra.merge(set, domains).is_some())
-        })
+        let algebra = &mut self.algebra;
+        let mut checks = attempt.domains.iter();
+        checks.all(|check| check.pick.is_open(|domains| algebra.merge(set, domains).is_some()))
     }
 
     pub(super) fn through_topology<W: Witness>(

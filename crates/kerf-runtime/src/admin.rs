@@ -3,6 +3,7 @@
 mod connections;
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
     fmt::{self, Write},
     io,
@@ -132,19 +133,19 @@ pub struct Check {
 }
 
 /// Tells why not, if not.
-type Probe = Box<dyn Fn() -> Result<(), &'static str> + Send + Sync>;
+type Probe = Box<dyn Fn() -> Result<(), Cow<'static, str>> + Send + Sync>;
 
 impl Check {
-    pub fn new(
+    pub fn new<E: Into<Cow<'static, str>>>(
         name: &'static str,
-        probe: impl Fn() -> Result<(), &'static str> + Send + Sync + 'static,
+        probe: impl Fn() -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, probe: Box::new(probe) }
+        Self { name, probe: Box::new(move || probe().map_err(Into::into)) }
     }
 
     /// Passes whenever the process is able to answer at all.
     pub fn ping(name: &'static str) -> Self {
-        Self::new(name, || Ok(()))
+        Self::new(name, || Ok::<(), &str>(()))
     }
 }
 

@@ -37,6 +37,8 @@ pub const ARCH_ARM64: &str = "arm64";
 const WELL_KNOWN: [&str; 8] =
     [NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
 
+const WELL_KNOWN_RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+
 /// Names that older versions of Kubernetes gave to labels.
 const ALIASES: [(&str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", ZONE),
@@ -63,8 +65,11 @@ const ZONES_OF_VOLUME_DRIVERS: [&str; 6] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRules {
     well_known: BTreeSet<String>,
+    well_known_resources: BTreeSet<String>,
     restricted_domains: BTreeSet<String>,
     aliases: BTreeMap<String, String>,
+    value_aliases: BTreeMap<String, BTreeMap<String, String>>,
+    reservation: Option<String>,
 }
 
 /// A label is used that Kerf sets itself.
@@ -83,8 +88,11 @@ impl Default for LabelRules {
     fn default() -> Self {
         Self {
             well_known: WELL_KNOWN.map(str::to_owned).into(),
+            well_known_resources: WELL_KNOWN_RESOURCES.map(str::to_owned).into(),
             restricted_domains: [GROUP.to_owned()].into(),
             aliases: BTreeMap::new(),
+            value_aliases: BTreeMap::new(),
+            reservation: None,
         }
     }
 }
@@ -95,6 +103,21 @@ impl LabelRules {
     pub fn knowing(mut self, labels: impl IntoIterator<Item: Into<String>>) -> Self {
         self.well_known.extend(labels.into_iter().map(Into::into));
         self
+    }
+
+    /// Adds resources that the provider's instances have, such as its accelerators.
+    #[must_use]
+    pub fn knowing_resources(mut self, resources: impl IntoIterator<Item: Into<String>>) -> Self {
+        self.well_known_resources.extend(resources.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds the label by which an offering names its capacity reservation; it is well known. Without it the scheduler cannot
+    /// tell reservations apart, and plans with none.
+    #[must_use]
+    pub fn reserving_by(mut self, label: &str) -> Self {
+        self.reservation = Some(label.to_owned());
+        self.knowing([label])
     }
 
     /// Adds a domain in which only well-known labels may be used.
@@ -111,6 +134,14 @@ impl LabelRules {
         self
     }
 
+    /// Adds another name of a label's value, such as what a volume driver writes for machines without a zone.
+    #[must_use]
+    pub fn calling_value(mut self, label: &str, alias: &str, value: &str) -> Self {
+        let values = self.value_aliases.entry(label.to_owned()).or_default();
+        values.insert(alias.to_owned(), value.to_owned());
+        self
+    }
+
     /// Adds the names that the volume drivers of the large clouds have for the zone, for whoever does not know which cloud
     /// the objects come from.
     #[must_use]
@@ -121,6 +152,20 @@ impl LabelRules {
     /// Other names of labels, beside those that Kubernetes itself has given up, see [`normalize`].
     pub fn aliases(&self) -> &BTreeMap<String, String> {
         &self.aliases
+    }
+
+    /// Other names of values, by label.
+    pub fn value_aliases(&self) -> &BTreeMap<String, BTreeMap<String, String>> {
+        &self.value_aliases
+    }
+
+    /// The label that names a capacity reservation, for providers that have them.
+    pub fn reservation(&self) -> Option<&str> {
+        self.reservation.as_deref()
+    }
+
+    pub fn well_known_resources(&self) -> &BTreeSet<String> {
+        &self.well_known_resources
     }
 
     pub fn well_known(&self) -> &BTreeSet<String> {

@@ -104,8 +104,12 @@ impl KnownLabels {
 
 impl From<&LabelRules> for KnownLabels {
     fn from(rules: &LabelRules) -> Self {
-        let (well_known, aliases) = (rules.well_known().clone(), rules.aliases().clone());
-        Self { well_known, aliases, value_aliases: BTreeMap::new(), reservation_id: None }
+        Self {
+            well_known: rules.well_known().clone(),
+            aliases: rules.aliases().clone(),
+            value_aliases: rules.value_aliases().clone(),
+            reservation_id: rules.reservation().map(str::to_owned),
+        }
     }
 }
 
@@ -151,6 +155,21 @@ mod tests {
         assert_eq!(labels.normalize_key("beta.kubernetes.io/instance-type"), INSTANCE_TYPE);
         let zone = labels.requirement("csi.example.com/zone", Operator::In, ["", "a"]);
         assert_eq!(zone.to_string(), "topology.kubernetes.io/zone In [0 a]");
+    }
+
+    #[test]
+    fn everything_that_a_provider_says_of_its_labels_is_known_to_planning() {
+        const RESERVATION: &str = "cloud.example/reservation";
+        let of = |rules: LabelRules| KnownLabels::from(&rules);
+        let rules = LabelRules::default;
+        assert!(of(rules().knowing(["cloud.example/cpu"])).is_well_known("cloud.example/cpu"));
+        let reserving = of(rules().reserving_by(RESERVATION));
+        assert_eq!(reserving.reservation_id.as_deref(), Some(RESERVATION));
+        assert!(reserving.is_well_known(RESERVATION));
+        let known = of(rules().calling("csi.example.com/zone", ZONE).calling_value(ZONE, "", "0"));
+        let zone = known.requirement("csi.example.com/zone", Operator::In, ["", "a"]);
+        assert_eq!(zone.to_string(), "topology.kubernetes.io/zone In [0 a]");
+        assert_eq!(known.normalize_value(ARCH, ""), "", "values of other labels mean themselves");
     }
 
     #[test]

@@ -73,6 +73,34 @@ fn the_crates_that_decide_read_no_clock_and_no_environment() {
     );
 }
 
+/// The crates that serve every provider.
+const CORE: [&str; 8] = [
+    "kerf-api",
+    "kerf-model",
+    "kerf-scheduler",
+    "kerf-disruption",
+    "kerf-cluster",
+    "kerf-controllers",
+    "kerf-provider",
+    "kerf-runtime",
+];
+
+/// A provider is one crate and one line in the binary.
+#[test]
+fn the_core_does_not_name_kwok() {
+    let mut found = Vec::new();
+    for name in CORE {
+        let home = crates().join(name);
+        for file in rust_files(&home).into_iter().chain([home.join("Cargo.toml")]) {
+            let text = fs::read_to_string(&file).expect("a source file is text");
+            let lines = text.lines().enumerate();
+            let naming = lines.filter(|(_, line)| line.to_lowercase().contains("kwok"));
+            found.extend(naming.map(|(number, _)| format!("{}:{}", file.display(), number + 1)));
+        }
+    }
+    assert!(found.is_empty(), "these belong into kerf-provider-kwok:\n{}", found.join("\n"));
+}
+
 #[test]
 fn follows_a_dependency_to_its_origin() {
     let tree = "0kerf-model v0.1.0 (/src)\n1serde v1.0.0\n2serde_core v1.0.0\n1k8s-openapi v0.29.0\n2tokio v1.0.0 (*)\n";

@@ -17,6 +17,7 @@ pub mod duration;
 pub mod hash;
 pub mod labels;
 pub mod names;
+pub mod node_class;
 pub mod nodeclaim;
 pub mod nodepool;
 pub mod objects;
@@ -29,6 +30,7 @@ pub mod validation;
 pub use crd::{CrdFile, WriteCrdError, crd_files, crds_without_provider, crds_yaml};
 pub use decode::{Decoded, Unreadable};
 pub use duration::{DurationOrNever, GoDuration};
+pub use node_class::NodeClass;
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};
 pub use nodepool::{
     Budget, ConsolidationPolicy, Disruption, DisruptionReason, MAX_SAVINGS_THRESHOLD,

@@ -15,10 +15,12 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kerf_api::{Decoded, NodeClaim, NodeExt, NodePool, Unreadable, annotations::DO_NOT_DISRUPT};
+use kerf_api::{
+    Decoded, NodeClaim, NodeClass, NodeExt, NodePool, Unreadable, annotations::DO_NOT_DISRUPT,
+};
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Doubtful, Key, NodeClass, Objects, Ownership, amounts, pods, slim};
+use crate::{Cluster, Delta, Doubtful, Key, Objects, Ownership, amounts, node_class, pods, slim};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
@@ -244,11 +246,11 @@ kinds! {
 
 impl Kind for NodeClass {
     fn key(&self) -> Key {
-        Self::key_for(&self.reference)
+        node_class::key(&self.reference)
     }
 
     fn version(&self) -> u64 {
-        self.version
+        version_of(self.object())
     }
 
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self> {

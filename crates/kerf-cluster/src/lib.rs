@@ -40,14 +40,13 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kerf_api::{NodeClaim, NodePool};
+use kerf_api::{NodeClaim, NodeClass, NodePool};
 
 use marks::Marks;
 use node_counts::ReservedNames;
 use views::Views;
 
 pub use changes::{Change, Kind, Taken};
-pub use node_class::NodeClass;
 pub use objects::{Delta, Doubtful, Key, Objects};
 pub use ownership::Ownership;
 

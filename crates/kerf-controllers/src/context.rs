@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kerf_api::{NodeClaim, NodePool};
+use kerf_api::{NodeClaim, NodeClass, NodeClassReference, NodePool};
 use kerf_cluster::{Key, pods};
 use kerf_model::KnownLabels;
-use kerf_provider::CloudProvider;
-use kerf_runtime::{Clock, Lock, Queue, events::Recorder};
+use kerf_provider::{CloudProvider, InstanceTypes, ProviderError};
+use kerf_runtime::{Clock, Fence, Lock, Queue, events::Recorder};
 use kube::{Api, Client, ResourceExt};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
+    pub(crate) fence: Fence,
     pub(crate) settings: Settings,
     pub(crate) provider: Arc<dyn CloudProvider>,
     pub(crate) recorder: Recorder,
@@ -52,6 +53,28 @@ impl Context {
 
     pub(crate) fn known_labels(&self) -> KnownLabels {
         kerf_cluster::view::known_labels(self.provider.label_rules())
+    }
+
+    /// The NodeClass that a pool or a claim refers to.
+    pub(crate) fn node_class(
+        &self,
+        reference: &NodeClassReference,
+    ) -> Result<Arc<NodeClass>, ProviderError> {
+        self.index.read().node_class(reference).cloned().ok_or_else(|| {
+            ProviderError::NodeClassNotFound {
+                kind: reference.kind.clone(),
+                name: reference.name.clone(),
+            }
+        })
+    }
+
+    /// What the provider has for the pool.
+    pub(crate) async fn instance_types(
+        &self,
+        pool: &NodePool,
+    ) -> Result<InstanceTypes, ProviderError> {
+        let class = self.node_class(&pool.spec.template.spec.node_class_ref)?;
+        self.provider.instance_types(pool, &class).await
     }
 
     /// The claim of that name, if it is there and it and its node can be read. The index holds only ours.

@@ -1,17 +1,19 @@
 //! What the controllers have in common: a queue of names, changes that fill it, and a reconcile that empties it.
 
 use kerf_api::NodeExt;
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kerf_cluster::{Change, Cluster, Delta};
+use kerf_provider::{Registry, Task};
 use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use crate::{
     context::Context,
-    error::{Result, unless_outdated},
+    error::{Error, Result, unless_outdated},
     index::Trigger,
 };
 
@@ -38,8 +40,31 @@ pub(crate) fn add_claim_of(delta: &Delta<Node>, cluster: &Cluster, queue: &Queue
     }
 }
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Start = Box<dyn FnOnce(Arc<Context>, CancellationToken) -> Task + Send>;
+/// Makes a pass at once, and another each time that `every` has gone by since the last.
+pub(crate) async fn periodically<E, F>(
+    name: &'static str,
+    every: Duration,
+    context: &Context,
+    stop: CancellationToken,
+    pass: impl Fn() -> F,
+) where
+    E: std::fmt::Display,
+    F: Future<Output = std::result::Result<(), E>>,
+{
+    loop {
+        if let Err(error) = context.metrics.work.pass(name, pass()).await {
+            error!(controller = name, %error, "a pass failed");
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Start = Box<dyn FnOnce(Arc<Context>, CancellationToken) -> Running + Send>;
 
 /// Controllers that have been put together and not started.
 #[derive(Default)]
@@ -68,6 +93,42 @@ impl Controllers {
             work.run(workers, &context.metrics.work, stop, reconcile).await;
         });
         queue
+    }
+
+    /// Adds what the provider wants to run. It runs as our own controllers do.
+    pub(crate) fn add_provider(&mut self, registry: Registry) {
+        for reconciler in registry.reconcilers {
+            let queue = Queue::new();
+            self.on_change({
+                let (queue, reconciler) = (queue.clone(), Arc::clone(&reconciler));
+                move |change, cluster| reconciler.concerns(change, cluster, &queue)
+            });
+            let workers = reconciler.workers();
+            self.add_task(workers.controller, move |context, stop| async move {
+                let (context, reconciler) = (&*context, &*reconciler);
+                let reconcile = |key: String| async move {
+                    context.index.listed().await;
+                    let outcome = reconciler.reconcile(context, &key).await;
+                    unless_outdated(outcome.map_err(Error::OfProvider))
+                };
+                let workers = context.settings.cpu.scaled(workers);
+                queue.run(workers, &context.metrics.work, stop, reconcile).await;
+            });
+        }
+        for (name, task) in registry.tasks {
+            self.add_task(name, move |context, stop| async move {
+                match task {
+                    Task::Lasting(run) => run(context, stop).await,
+                    Task::Periodic { every, pass } => {
+                        let pass = || async {
+                            context.index.listed().await;
+                            pass(context.clone()).await
+                        };
+                        periodically(name, every, &context, stop, pass).await;
+                    }
+                }
+            });
+        }
     }
 
     /// Something that runs beside the controllers and ends with them.

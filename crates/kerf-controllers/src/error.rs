@@ -1,6 +1,6 @@
 //! How a reconcile can fail.
 
-use kerf_provider::ProviderError;
+use kerf_provider::{BoxError, ProviderError};
 use kerf_runtime::Outcome;
 
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub(crate) enum Error {
     },
     #[error("{what}: {source}")]
     Provider { what: String, source: ProviderError },
+    /// A controller of the provider failed.
+    #[error(transparent)]
+    OfProvider(BoxError),
     #[error(transparent)]
     Unreadable(#[from] kerf_cluster::view::Unreadable),
     #[error(
@@ -49,13 +52,16 @@ impl<T> Tried<T> for kube::Result<T> {
 /// Both mean that the decision rested on what the watch has not brought yet. The key comes back by itself: what is gone may be
 /// another object than the one that the key names, and nobody would be told of that one again.
 pub(crate) fn unless_outdated(result: Result<Outcome>) -> Result<Outcome> {
-    match result {
-        Err(Error::Api { source: kube::Error::Api(status), .. })
-            if status.is_conflict() || status.is_not_found() =>
-        {
+    let refused = match &result {
+        Err(Error::Api { source, .. }) => Some(source),
+        Err(Error::OfProvider(source)) => source.downcast_ref::<kube::Error>(),
+        _ => None,
+    };
+    match refused {
+        Some(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
             Ok(Outcome::Backoff)
         }
-        other => other,
+        _ => result,
     }
 }
 

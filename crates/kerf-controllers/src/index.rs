@@ -75,6 +75,11 @@ impl Index {
         *self.changes.borrow()
     }
 
+    /// What decisions rest on changed, though nothing in the cluster did.
+    pub(crate) fn look_again(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
     /// Waits until there have been others than these.
     pub(crate) async fn changed_since(&self, known: u64) {
         // The sender is part of the index, so that it cannot be gone.
@@ -115,7 +120,7 @@ impl Index {
     pub(crate) fn release(&self, claim: &str) {
         self.write().release(claim);
         // There is room under a limit again.
-        self.changes.send_modify(|changes| *changes += 1);
+        self.look_again();
     }
 
     /// Notes that pods are about to come to the machine of this claim.

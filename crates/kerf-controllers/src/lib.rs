@@ -9,6 +9,7 @@ mod controller;
 pub mod definitions;
 mod disruption;
 mod error;
+mod extension;
 mod index;
 mod metrics;
 mod node;

@@ -63,6 +63,8 @@ pub(crate) enum Cause {
         reason: DisruptionReason,
         policy: Option<ConsolidationPolicy>,
     },
+    /// A cause that the provider has a name for, such as an interruption.
+    Provider(&'static str),
 }
 
 impl Cause {
@@ -78,6 +80,7 @@ impl Cause {
             Self::Disruption { reason: DisruptionReason::Underutilized, .. } => "underutilized",
             Self::Disruption { reason: DisruptionReason::Empty, .. } => "empty",
             Self::Disruption { reason: DisruptionReason::Drifted, .. } => "drifted",
+            Self::Provider(cause) => cause,
         }
     }
 

@@ -11,9 +11,9 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
-use kerf_api::{NodeClaim, NodePool};
-use kerf_cluster::{Kind, NodeClass, Ownership};
-use kerf_provider::{CloudProvider, NodeClassKind};
+use kerf_api::{NodeClaim, NodeClass, NodePool};
+use kerf_cluster::{Kind, Ownership};
+use kerf_provider::{CloudProvider, NodeClassKind, Registry};
 use kerf_runtime::{
     Clock, Fence, Jitter, Metrics, Queue,
     events::{Notice, Recorder, Severity},
@@ -129,6 +129,7 @@ pub async fn run(
         definitions: Definitions::new(operator.client.clone(), &*operator.provider),
         client: operator.client,
         clock: operator.clock,
+        fence: operator.fence.clone(),
         index: Index::new(
             controllers.take_triggers(),
             &operator.settings,
@@ -158,12 +159,17 @@ pub async fn run(
         Following { timing: operator.timing, freshness: operator.freshness, seed: operator.seed };
     start_watches(&mut parts, &context, &following);
 
+    parts.until(stop.clone(), started(&*context.provider)).await?;
     parts.until(stop.clone(), context.index.listed()).await?;
     // First true, then told: whoever reads the line may ask at once.
     operator.ready.send_replace(true);
     info!("caches are synced");
     parts.until(stop.clone(), elected).await?;
     if !stop.is_cancelled() {
+        if let Err(error) = context.provider.lead(&*context).await {
+            // What it leaves behind is found by the controllers, later.
+            warn!(%error, "the provider cannot take up what the last leader left");
+        }
         info!("starting controllers");
         // What is there already is no transition.
         context.index.lead();
@@ -211,9 +217,39 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     let commands = Commands::default();
     let started = controllers.add(Execution { commands: commands.clone() });
     let disruption = Disruption { commands, started, batcher: batcher.clone() };
+    if let Some(changes) = operator.provider.changes() {
+        let batcher = batcher.clone();
+        controllers.add_task("provider.changes", |context, stop| {
+            look_again(context, batcher, changes, stop)
+        });
+    }
     controllers.add_task("disruption", |context, stop| disruption.run(context, stop));
     controllers.add_task("provisioner", |context, stop| provisioning::run(context, batcher, stop));
+    let mut registry = Registry::default();
+    Arc::clone(&operator.provider).controllers(&mut registry);
+    controllers.add_provider(registry);
     (controllers, unsettled)
+}
+
+/// Instance types that change are no change of the cluster, and may be what a pod waits for or what makes a node too dear.
+async fn look_again(
+    context: Arc<Context>,
+    batcher: Batcher,
+    mut changes: watch::Receiver<u64>,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            result = changes.changed() => if result.is_err() {
+                // There will be no more.
+                return stop.cancelled().await;
+            },
+        }
+        context.index.look_again();
+        batcher.trigger("instance types".to_owned());
+    }
 }
 
 /// The tasks of the operator. One that ends before it is told to takes the others with it: half an operator is worse
@@ -342,7 +378,7 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
         let class = class.clone();
         let names = (class.kind.clone(), format!("{}.{}", class.plural, class.group));
         let convert =
-            move |object: DynamicObject| NodeClass::from_object(&class.group, &class.kind, &object);
+            move |object: DynamicObject| NodeClass::from_object(&class.group, &class.kind, object);
         follow(parts, context, following, (api, names), convert, "watch of NodeClasses");
     }
 }
@@ -386,4 +422,17 @@ fn follow<W, K>(
     parts.start(name, async move {
         Follower::new(&context.index, (api, source), convert, how).run(stop).await;
     });
+}
+
+const START_AGAIN_FIRST: Duration = Duration::from_secs(1);
+const START_AGAIN_MOST: Duration = Duration::from_secs(30);
+
+/// Waits until the provider can work. Clouds are away at times, and an operator that ends for that only begins anew.
+async fn started(provider: &dyn CloudProvider) {
+    let mut wait = START_AGAIN_FIRST;
+    while let Err(error) = provider.start().await {
+        warn!(%error, retry_in = ?wait, "the provider cannot start yet");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(START_AGAIN_MOST);
+    }
 }

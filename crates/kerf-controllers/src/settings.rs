@@ -1,6 +1,6 @@
 //! What an operator is told when it starts: plain values, validated where they were read.
 
-use std::{net::IpAddr, num::NonZero, path::PathBuf, time::Duration};
+use std::{net::IpAddr, num::NonZero, time::Duration};
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use kerf_model::MinValuesPolicy;
@@ -42,8 +42,6 @@ pub struct Settings {
     /// deduced for each pod.
     pub default_spread: Vec<TopologySpreadConstraint>,
     pub churn: ChurnControls,
-    /// Instance types of the KWOK provider; `None` is the built-in catalogue.
-    pub instance_types_file: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -65,7 +63,6 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             default_spread: Vec::new(),
             churn: ChurnControls::default(),
-            instance_types_file: None,
         }
     }
 }

@@ -14,8 +14,8 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
-use kerf_api::{GROUP, NodeClaim, NodePool, labels::LabelRules};
-use kerf_cluster::{Cluster, Key, Kind, NodeClass};
+use kerf_api::{GROUP, NodeClaim, NodeClass, NodePool, labels::LabelRules};
+use kerf_cluster::{Cluster, Key, Kind};
 use kube_core::{DynamicObject, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -168,7 +168,7 @@ impl Loader {
             .any(|known| (known.0.as_str(), known.1.as_str()) == (group, kind))
         {
             let class = read::<DynamicObject>(kind, object)?;
-            self.cluster.apply(NodeClass::from_object(group, kind, &class));
+            self.cluster.apply(NodeClass::from_object(group, kind, class));
             return Ok(());
         }
         if !fields::is_read(api_version, kind) {

@@ -59,7 +59,7 @@ pub fn choose<'a>(
             let message = format!(
                 "no available instance type meets the requirements [{requirements}] and the requests [{requests}]"
             );
-            ProviderError::InsufficientCapacity(message)
+            ProviderError::insufficient_capacity(message)
         })
 }
 

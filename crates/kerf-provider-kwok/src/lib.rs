@@ -21,13 +21,16 @@ use std::{
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    Decoded, GoDuration, NodeClaim, NodePool, ObjectExt,
-    conditions::{Conditioned, READY, REGISTERED, Status},
+    Decoded, GoDuration, NodeClaim, NodeClass, NodeClassReference, NodePool, ObjectExt,
+    conditions::{Conditioned, REGISTERED},
     decode,
     labels::LabelRules,
 };
 use kerf_model::{InstanceType, KnownLabels};
-use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use kerf_provider::{
+    CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind, ProviderError,
+    RepairPolicy,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, GetParams, ListParams, PostParams},
@@ -35,6 +38,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use launches::Launches;
@@ -45,12 +49,14 @@ mod instance;
 pub mod labels;
 mod launches;
 mod node_class;
+mod provider;
 mod reservations;
 
 pub use catalogue::generated;
 pub use catalogue_file::{CatalogueError, CatalogueFileError, from_file, from_json};
 pub use instance::{Choice, choose};
 pub use node_class::{GROUP, KIND, KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus, crds};
+pub use provider::{INSTANCE_TYPES_FILE_PATH, Kwok};
 
 /// The conditions under which a node is replaced by node repair.
 const REPAIR_POLICIES: [RepairPolicy; 2] = [
@@ -58,13 +64,11 @@ const REPAIR_POLICIES: [RepairPolicy; 2] = [
     RepairPolicy { condition: "Ready", status: "Unknown", toleration: Duration::from_mins(10) },
 ];
 
-/// What can be launched.
-type Catalogue = Arc<[Arc<InstanceType>]>;
-
 /// Launches simulated nodes.
 pub struct KwokProvider {
     client: Client,
-    catalogue: RwLock<Catalogue>,
+    catalogue: RwLock<InstanceTypes>,
+    changes: watch::Sender<u64>,
     node_classes: [NodeClassKind; 1],
     rules: LabelRules,
     known_labels: KnownLabels,
@@ -81,12 +85,8 @@ impl KwokProvider {
             launches: Launches::default(),
             client,
             catalogue: RwLock::new(instance_types.into_iter().map(Arc::new).collect()),
-            node_classes: [NodeClassKind {
-                group: GROUP.to_owned(),
-                version: "v1alpha1".to_owned(),
-                kind: KIND.to_owned(),
-                plural: "kwoknodeclasses".to_owned(),
-            }],
+            changes: watch::Sender::new(0),
+            node_classes: [node_class::kind()],
         }
     }
 
@@ -94,8 +94,11 @@ impl KwokProvider {
     /// their number.
     ///
     /// Without it such claims would wait for a node that nobody creates until their registration
-    /// times out.
-    pub async fn resume(&self) -> Result<usize, ProviderError> {
+    /// times out. The claims are listed anew, because the index may not know yet what the last leader wrote.
+    pub async fn resume(
+        &self,
+        class_of: impl Fn(&NodeClassReference) -> Option<Arc<NodeClass>>,
+    ) -> Result<usize, ProviderError> {
         let claims: Api<NodeClaim> = Api::all(self.client.clone());
         let claims = self.read_all("NodeClaim", &claims).await;
         let claims = claims.map_err(|error| failed("listing NodeClaims", &error))?;
@@ -103,7 +106,12 @@ impl KwokProvider {
         for claim in claims.iter().filter(|claim| is_waiting_for_its_node(claim)) {
             let name = instance::node_name(claim);
             if self.find(&name).await?.is_none() {
-                match self.design(claim).await {
+                let class = class_of(&claim.spec.node_class_ref).ok_or_else(|| not_found(claim));
+                let designed = match &class {
+                    Ok(class) => self.design(claim, class).await,
+                    Err(error) => Err(error.clone()),
+                };
+                match designed {
                     Ok((node, delay)) => {
                         self.launches.start(self.nodes(), node, delay);
                         resumed += 1;
@@ -123,14 +131,15 @@ impl KwokProvider {
     pub fn offer(&self, instance_types: impl IntoIterator<Item = InstanceType>) {
         let catalogue = instance_types.into_iter().map(Arc::new).collect();
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn catalogue(&self) -> Catalogue {
+    fn catalogue(&self) -> InstanceTypes {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The instance types with what their reservations have left; instances are counted only where there are any.
-    async fn offered(&self) -> Result<Catalogue, ProviderError> {
+    async fn offered(&self) -> Result<InstanceTypes, ProviderError> {
         let catalogue = self.catalogue();
         if !reservations::are_in(&catalogue) {
             return Ok(catalogue);
@@ -180,30 +189,18 @@ impl KwokProvider {
     }
 
     /// The Node that suits the claim best, and how long it takes to appear.
-    async fn design(&self, claim: &NodeClaim) -> Result<(Node, Duration), ProviderError> {
-        let class = self.node_class(claim).await?;
+    async fn design(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<(Node, Duration), ProviderError> {
+        let class: KwokNodeClass = class.read().map_err(|error| {
+            ProviderError::NodeClassNotReady(format!("{KIND} {}: {error}", class.reference.name))
+        })?;
         let catalogue = self.offered().await?;
         let choice = instance::choose(claim, &catalogue, &self.known_labels)?;
         let delay = class.spec.node_registration_delay.as_ref();
         Ok((instance::node(claim, choice), delay.map(GoDuration::as_duration).unwrap_or_default()))
-    }
-
-    async fn node_class(&self, claim: &NodeClaim) -> Result<KwokNodeClass, ProviderError> {
-        let name = &claim.spec.node_class_ref.name;
-        let classes: Api<KwokNodeClass> = Api::all(self.client.clone());
-        let class = classes.get_opt(name).await;
-        let class =
-            class.map_err(|error| failed(format!("reading KWOKNodeClass {name}"), &error))?;
-        let class = class.ok_or_else(|| {
-            ProviderError::InsufficientCapacity(format!("KWOKNodeClass {name} does not exist"))
-        })?;
-        match class.condition(READY) {
-            Some(ready) if class.condition_status(READY) == Status::False => {
-                let message = format!("KWOKNodeClass {name}: {}", ready.message);
-                Err(ProviderError::NodeClassNotReady(message))
-            }
-            _ => Ok(class),
-        }
     }
 }
 
@@ -231,12 +228,16 @@ impl CloudProvider for KwokProvider {
 
     /// Without a registration delay the Node exists when this returns, and what keeps it from
     /// existing is an error of the launch. With one it appears later.
-    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+    async fn create(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<Launched, ProviderError> {
         let name = instance::node_name(claim);
         if let Some(node) = self.find(&name).await? {
             return Ok(instance::launched(&node));
         }
-        let (node, delay) = self.design(claim).await?;
+        let (node, delay) = self.design(claim, class).await?;
         if !delay.is_zero() {
             let launched = instance::launched(&node);
             self.launches.start(self.nodes(), node, delay);
@@ -282,12 +283,32 @@ impl CloudProvider for KwokProvider {
     async fn instance_types(
         &self,
         _pool: &NodePool,
-    ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError> {
+        _class: &NodeClass,
+    ) -> Result<InstanceTypes, ProviderError> {
         self.offered().await
     }
 
-    async fn drifted(&self, _claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+    async fn drifted(
+        &self,
+        _claim: &NodeClaim,
+        _pool: &NodePool,
+        _class: &NodeClass,
+    ) -> Result<Option<String>, ProviderError> {
         Ok(None)
+    }
+
+    async fn lead(&self, context: &dyn ControllerContext) -> Result<(), ProviderError> {
+        let class_of =
+            |reference: &NodeClassReference| context.cluster().node_class(reference).cloned();
+        let launches = self.resume(class_of).await?;
+        if launches > 0 {
+            info!(launches, "resumed launches that were under way");
+        }
+        Ok(())
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.changes.subscribe())
     }
 }
 
@@ -318,6 +339,11 @@ fn is_waiting_for_its_node(claim: &NodeClaim) -> bool {
     provider_id.and_then(instance::name_in) == Some(&instance::node_name(claim))
         && !claim.is_deleting()
         && !claim.is_true(REGISTERED)
+}
+
+fn not_found(claim: &NodeClaim) -> ProviderError {
+    let NodeClassReference { kind, name, .. } = claim.spec.node_class_ref.clone();
+    ProviderError::NodeClassNotFound { kind, name }
 }
 
 fn no_instance(name: &str) -> ProviderError {

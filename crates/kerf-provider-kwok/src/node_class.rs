@@ -18,6 +18,7 @@ use kerf_api::{
     crd::{self, Additions},
     schema,
 };
+use kerf_provider::NodeClassKind;
 
 pub const GROUP: &str = "karpenter.kwok.sh";
 pub const KIND: &str = "KWOKNodeClass";
@@ -84,11 +85,24 @@ impl Conditioned for KwokNodeClass {
 
 /// The core's CRDs with this provider's labels reserved, and its own.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    crd::crds(&Additions {
+    crd::crds(&additions())
+}
+
+pub(crate) fn additions() -> Additions<'static> {
+    Additions {
         node_classes: vec![node_class()],
         domain: labels::DOMAIN,
         labels_in_requirements: &labels::IN_REQUIREMENTS,
-    })
+    }
+}
+
+pub(crate) fn kind() -> NodeClassKind {
+    NodeClassKind {
+        group: GROUP.to_owned(),
+        version: "v1alpha1".to_owned(),
+        kind: KIND.to_owned(),
+        plural: "kwoknodeclasses".to_owned(),
+    }
 }
 
 fn node_class() -> CustomResourceDefinition {

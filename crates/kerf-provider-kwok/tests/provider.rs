@@ -1,12 +1,12 @@
 //! The KWOK provider against the testbed's API server, in virtual time.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
-    NodeClaim,
-    conditions::{Conditioned, LAUNCHED, READY},
+    NodeClaim, NodeClass,
+    conditions::{Conditioned, LAUNCHED},
 };
 use kerf_provider::{CloudProvider, Launched, ProviderError};
 use kerf_provider_kwok::{KwokNodeClass, KwokProvider, generated};
@@ -52,6 +52,11 @@ impl Cluster {
 
     fn classes(&self) -> Api<KwokNodeClass> {
         Api::all(self.client.clone())
+    }
+
+    /// As the operator has it from its watch.
+    async fn class(&self) -> NodeClass {
+        NodeClass::of(&self.classes().get("default").await.unwrap()).unwrap()
     }
 
     fn claims(&self) -> Api<NodeClaim> {
@@ -103,7 +108,8 @@ fn is_gone<T>(answer: &Result<T, ProviderError>) -> bool {
 fn without_delay_the_node_is_there_at_once() {
     with_delay("0s", async |cluster| {
         let provider = cluster.provider();
-        let launched = provider.create(&cluster.claim("a").await).await.unwrap();
+        let launched =
+            provider.create(&cluster.claim("a").await, &cluster.class().await).await.unwrap();
         let node = cluster.nodes().get(&name(&launched)).await.unwrap();
         assert_eq!(node.spec.unwrap().provider_id, Some(launched.provider_id.clone()));
         assert_eq!(provider.get(&launched.provider_id).await, Ok(launched.clone()));
@@ -115,7 +121,8 @@ fn without_delay_the_node_is_there_at_once() {
 fn with_delay_the_instance_is_there_at_once_and_the_node_later() {
     with_delay("30s", async |cluster| {
         let provider = cluster.provider();
-        let launched = provider.create(&cluster.claim("a").await).await.unwrap();
+        let launched =
+            provider.create(&cluster.claim("a").await, &cluster.class().await).await.unwrap();
         sleep(29 * SECOND).await;
         assert!(cluster.node_names().await.is_empty());
         assert_eq!(provider.get(&launched.provider_id).await, Ok(launched.clone()));
@@ -132,11 +139,14 @@ fn a_launch_that_is_repeated_launches_nothing() {
         with_delay(delay, async |cluster| {
             let claim = cluster.claim("a").await;
             let provider = cluster.provider();
-            let first = provider.create(&claim).await.unwrap();
-            assert_eq!(provider.create(&claim).await, Ok(first.clone()));
+            let first = provider.create(&claim, &cluster.class().await).await.unwrap();
+            assert_eq!(provider.create(&claim, &cluster.class().await).await, Ok(first.clone()));
             sleep(60 * SECOND).await;
             // an operator that was started anew
-            assert_eq!(cluster.provider().create(&claim).await, Ok(first.clone()));
+            assert_eq!(
+                cluster.provider().create(&claim, &cluster.class().await).await,
+                Ok(first.clone())
+            );
             sleep(60 * SECOND).await;
             assert_eq!(cluster.node_names().await, [name(&first)]);
         });
@@ -154,8 +164,8 @@ fn a_launch_whose_answer_was_lost_is_found_again() {
             Fault::TimeoutAfter(SECOND),
         );
         let claim = cluster.claim("a").await;
-        unlucky.create(&claim).await.unwrap_err();
-        let launched = unlucky.create(&claim).await.unwrap();
+        unlucky.create(&claim, &cluster.class().await).await.unwrap_err();
+        let launched = unlucky.create(&claim, &cluster.class().await).await.unwrap();
         assert_eq!(cluster.node_names().await, [name(&launched)]);
     });
 }
@@ -164,9 +174,11 @@ fn a_launch_whose_answer_was_lost_is_found_again() {
 fn claims_of_the_same_name_have_instances_of_their_own() {
     with_delay("0s", async |cluster| {
         let provider = cluster.provider();
-        let first = provider.create(&cluster.claim("a").await).await.unwrap();
+        let first =
+            provider.create(&cluster.claim("a").await, &cluster.class().await).await.unwrap();
         cluster.claims().delete("a", &DeleteParams::default()).await.unwrap();
-        let second = provider.create(&cluster.claim("a").await).await.unwrap();
+        let second =
+            provider.create(&cluster.claim("a").await, &cluster.class().await).await.unwrap();
         assert_ne!(first.provider_id, second.provider_id);
     });
 }
@@ -176,7 +188,7 @@ fn terminating_deletes_the_node() {
     with_delay("0s", async |cluster| {
         let provider = cluster.provider();
         let mut claim = cluster.claim("a").await;
-        let launched = provider.create(&claim).await.unwrap();
+        let launched = provider.create(&claim, &cluster.class().await).await.unwrap();
         cluster.record(&mut claim, &launched).await;
         assert!(is_gone(&provider.delete(&claim).await));
         assert!(cluster.node_names().await.is_empty());
@@ -191,7 +203,7 @@ fn terminating_finds_instances_that_were_not_written_down() {
     with_delay("0s", async |cluster| {
         let provider = cluster.provider();
         let claim = cluster.claim("a").await;
-        provider.create(&claim).await.unwrap();
+        provider.create(&claim, &cluster.class().await).await.unwrap();
         assert!(is_gone(&provider.delete(&claim).await));
         assert!(cluster.node_names().await.is_empty());
     });
@@ -202,7 +214,7 @@ fn a_node_that_is_held_back_is_an_instance_until_it_is_terminated() {
     with_delay("0s", async |cluster| {
         let provider = cluster.provider();
         let claim = cluster.claim("a").await;
-        let launched = provider.create(&claim).await.unwrap();
+        let launched = provider.create(&claim, &cluster.class().await).await.unwrap();
         let node = name(&launched);
         let held = json!({ "metadata": { "finalizers": ["karpenter.sh/termination"] } });
         cluster.nodes().patch(&node, &PatchParams::default(), &Patch::Merge(held)).await.unwrap();
@@ -217,7 +229,7 @@ fn a_launch_that_is_called_off_leaves_nothing() {
     with_delay("30s", async |cluster| {
         let provider = cluster.provider();
         let mut claim = cluster.claim("a").await;
-        let launched = provider.create(&claim).await.unwrap();
+        let launched = provider.create(&claim, &cluster.class().await).await.unwrap();
         cluster.record(&mut claim, &launched).await;
         assert!(is_gone(&provider.delete(&claim).await));
         assert_eq!(provider.list().await, Ok(vec![]));
@@ -237,7 +249,7 @@ fn a_delayed_node_is_tried_until_it_can_be_created() {
             Fault::InternalError,
         );
         let start = Instant::now();
-        provider.create(&cluster.claim("a").await).await.unwrap();
+        provider.create(&cluster.claim("a").await, &cluster.class().await).await.unwrap();
         let there = async || !cluster.node_names().await.is_empty();
         cluster.testbed.advance_until("the node is there", 600 * SECOND, there).await.unwrap();
         assert!(start.elapsed() > 60 * SECOND);
@@ -249,46 +261,21 @@ fn launches_of_an_operator_that_ended_are_resumed() {
     with_delay("30s", async |cluster| {
         let provider = cluster.provider();
         let mut claim = cluster.claim("a").await;
-        let launched = provider.create(&claim).await.unwrap();
+        let launched = provider.create(&claim, &cluster.class().await).await.unwrap();
         cluster.record(&mut claim, &launched).await;
         drop(provider);
         sleep(60 * SECOND).await;
         assert!(cluster.node_names().await.is_empty());
         let next = cluster.provider();
-        assert_eq!(next.resume().await, Ok(1));
+        assert_eq!(next.resume(|_| None).await, Ok(0), "without its class no launch is known");
+        let class = Arc::new(cluster.class().await);
+        assert_eq!(next.resume(|_| Some(class.clone())).await, Ok(1));
         assert_eq!(
             next.get(&launched.provider_id).await.unwrap().provider_id,
             launched.provider_id
         );
         sleep(60 * SECOND).await;
         assert_eq!(cluster.node_names().await, [name(&launched)]);
-        assert_eq!(next.resume().await, Ok(0));
-    });
-}
-
-#[test]
-fn the_node_class_must_exist_and_not_refuse() {
-    with_delay("0s", async |cluster| {
-        let claim = cluster.claim("a").await;
-        let mut class = cluster.classes().get("default").await.unwrap();
-        class.condition_set(cluster.testbed.clock().now()).set_false(
-            READY,
-            "Broken",
-            "it is broken",
-        );
-        let status = Patch::Merge(json!({ "status": class.status }));
-        cluster.classes().patch_status("default", &PatchParams::default(), &status).await.unwrap();
-        let refused = cluster.provider().create(&claim).await.unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "NodeClassRef not ready, KWOKNodeClass default: it is broken"
-        );
-        cluster.classes().delete("default", &DeleteParams::default()).await.unwrap();
-        let refused = cluster.provider().create(&claim).await.unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "insufficient capacity, KWOKNodeClass default does not exist"
-        );
-        assert!(cluster.node_names().await.is_empty());
+        assert_eq!(next.resume(|_| Some(class.clone())).await, Ok(0));
     });
 }

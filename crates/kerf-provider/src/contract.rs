@@ -1,16 +1,26 @@
-//! What Kerf asks of a cloud, and the ways in which it may fail.
+//! What Kerf asks of a cloud.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use kerf_api::{NodeClaim, NodePool};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
+use kerf_api::{NodeClaim, NodeClass, NodePool, labels::LabelRules};
 use kerf_model::InstanceType;
+use tokio::sync::watch;
+
+use crate::{ControllerContext, ProviderError, Registry};
+
+/// What can be launched. Schedulers recognise it by its allocation: a provider returns the same one while nothing changed,
+/// and another one when something did.
+pub type InstanceTypes = Arc<[Arc<InstanceType>]>;
 
 /// A cloud that launches and terminates instances for NodeClaims.
 ///
 /// The controllers may be stopped between any two calls and started again, so every call may come
 /// twice: `create` for a claim that has an instance returns that instance, and `delete` of what is
 /// gone says that it was not found.
+///
+/// NodeClasses come from the operator's index: each kind is watched once, and no provider has to ask for them.
 #[async_trait]
 pub trait CloudProvider: Debug + Send + Sync {
     /// The provider's name, as it stands in metrics.
@@ -20,9 +30,9 @@ pub trait CloudProvider: Debug + Send + Sync {
     /// claims that refer to other kinds belong to somebody else and are left alone.
     fn node_classes(&self) -> &[NodeClassKind];
 
-    /// The label rules with this provider's own labels and domains in them, and the names that its volume drivers have for
-    /// well-known labels ([`LabelRules::calling`](kerf_api::labels::LabelRules::calling)).
-    fn label_rules(&self) -> &kerf_api::labels::LabelRules;
+    /// The rules for labels with this provider's own in them: the labels and domains it knows, the label that names a
+    /// reservation, other names of labels and of values.
+    fn label_rules(&self) -> &LabelRules;
 
     /// Which conditions of a node call for its replacement, and after what time.
     fn repair_policies(&self) -> &[RepairPolicy];
@@ -32,7 +42,8 @@ pub trait CloudProvider: Debug + Send + Sync {
     fn nodes_register_with_taints(&self) -> bool;
 
     /// Launches one instance that meets the claim's requirements and has room for its requests.
-    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError>;
+    async fn create(&self, claim: &NodeClaim, class: &NodeClass)
+    -> Result<Launched, ProviderError>;
 
     /// Terminates the claim's instance. `Ok` means that termination was asked for and may take a
     /// while: it is asked again until the answer is [`ProviderError::NotFound`].
@@ -47,10 +58,51 @@ pub trait CloudProvider: Debug + Send + Sync {
     async fn instance_types(
         &self,
         pool: &NodePool,
-    ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError>;
+        class: &NodeClass,
+    ) -> Result<InstanceTypes, ProviderError>;
 
     /// Why the claim's instance is no longer what the provider would launch today, if so.
-    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError>;
+    async fn drifted(
+        &self,
+        claim: &NodeClaim,
+        pool: &NodePool,
+        class: &NodeClass,
+    ) -> Result<Option<String>, ProviderError>;
+
+    /// Finds out what the provider needs before it can answer anything. The operator is not ready before this succeeds, and
+    /// goes on trying. Replicas that wait for the lease start as well.
+    async fn start(&self) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
+    /// Takes up what the last leader left. Called once, when this process leads and before its controllers begin. What fails
+    /// here is logged, and the controllers begin all the same.
+    async fn lead(&self, _context: &dyn ControllerContext) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
+    /// Asked when the claim's Node has appeared and before the claim takes charge of it.
+    async fn registering(
+        &self,
+        _claim: &NodeClaim,
+        _node: &Node,
+    ) -> Result<Registration, ProviderError> {
+        Ok(Registration::default())
+    }
+
+    /// Why the provider cannot work now, if so; a check of the operator's readiness.
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Counts the changes of its instance types, prices among them: with each the operator looks again at pods that wait and
+    /// at nodes that may be too dear. `None`: they do not change.
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Adds the provider's own controllers. They run while this process leads.
+    fn controllers(self: Arc<Self>, _registry: &mut Registry) {}
 }
 
 /// An instance as the provider describes it.
@@ -66,10 +118,25 @@ pub struct Launched {
     /// Labels that hold for the instance: its type, zone, capacity type and so on.
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    pub capacity: BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
-    pub allocatable: BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
+    pub capacity: BTreeMap<String, Quantity>,
+    pub allocatable: BTreeMap<String, Quantity>,
     /// Termination has begun.
     pub terminating: bool,
+}
+
+/// Whether a Node may be registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// It may. Claim and Node get these labels.
+    Go { labels: BTreeMap<String, String> },
+    /// Not yet.
+    Wait { because: String, look_again: Duration },
+}
+
+impl Default for Registration {
+    fn default() -> Self {
+        Self::Go { labels: BTreeMap::new() }
+    }
 }
 
 /// A kind of NodeClass.
@@ -94,27 +161,4 @@ pub struct RepairPolicy {
     pub condition: &'static str,
     pub status: &'static str,
     pub toleration: Duration,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProviderError {
-    /// The instance is gone.
-    #[error("nodeclaim not found, {0}")]
-    NotFound(String),
-    /// None of the wanted offerings can be had now; others may be. The claim is given up and its
-    /// pods are planned anew.
-    #[error("insufficient capacity, {0}")]
-    InsufficientCapacity(String),
-    /// The provider's own settings cannot be used yet. The claim is given up.
-    #[error("NodeClassRef not ready, {0}")]
-    NodeClassNotReady(String),
-    /// The launch failed in a way that has a name; it is tried again.
-    #[error("creating nodeclaim, {message}")]
-    Create { reason: String, message: String },
-    /// The cloud was not asked, because this process may not change anything now.
-    #[error("not asking the cloud, {0}")]
-    NotLeading(String),
-    /// Anything else; tried again.
-    #[error("{0}")]
-    Other(String),
 }

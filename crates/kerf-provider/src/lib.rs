@@ -1,5 +1,20 @@
 //! The contract with a cloud.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `contract` | what the operator asks of a cloud that it is connected to |
+//! | `error` | the ways in which a cloud may fail |
+//! | `controllers` | controllers of a provider's own, on the operator's index, clock, recorder and metrics |
+//! | `provider` | what is known of a provider before it is connected: its kinds, CRDs, flags and catalogue |
 
 mod contract;
+mod controllers;
+mod error;
+mod provider;
 
-pub use contract::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+pub use contract::{
+    CloudProvider, InstanceTypes, Launched, NodeClassKind, Registration, RepairPolicy,
+};
+pub use controllers::{BoxError, ControllerContext, Reconciler, Registry, Task};
+pub use error::{ProviderError, UnavailableOffering};
+pub use provider::{Catalogue, Connect, Flag, FlagKind, FlagValues, Provider};

@@ -7,6 +7,7 @@ use kerf_controllers::{
     operator::{self, Freshness, OperatorError, Timing},
 };
 use kerf_model::InstanceType;
+use kerf_provider::CloudProvider;
 use kerf_provider_kwok::KwokProvider;
 use kerf_runtime::{Clock, Fence, Metrics};
 use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
@@ -23,6 +24,8 @@ pub struct Terms {
     pub clock: Clock,
     pub settings: Settings,
     pub instance_types: Vec<InstanceType>,
+    /// The provider through which it sees KWOK's machines.
+    pub provider: fn(Arc<KwokProvider>) -> Arc<dyn CloudProvider>,
     /// What goes wrong in its cloud.
     pub cloud: CloudFaults,
     /// How long its watches last.
@@ -46,7 +49,7 @@ impl OperatorHandle {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let (operator, provider) = hire(client, terms, &metrics);
         let mut synced = operator.ready.subscribe();
-        let running = tokio::spawn(operate(operator, provider.clone(), stop.clone()));
+        let running = tokio::spawn(operate(operator, stop.clone()));
         // An operator that ends before it is ready is noticed by whoever waits for what it should have done.
         let _ = synced.wait_for(|synced| *synced).await;
         Self { stop, running, provider, metrics }
@@ -55,10 +58,10 @@ impl OperatorHandle {
     /// Starts an operator that dies where `faults` say so, and one that takes its place.
     pub fn start_mortal(mortal: Client, faults: Faults, successor: Client, terms: &Terms) -> Self {
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
-        let (first, its_provider) = hire(mortal, terms.clone(), &metrics);
+        let (first, _) = hire(mortal, terms.clone(), &metrics);
         let (second, provider) = hire(successor, terms.clone(), &metrics);
-        let first = operate(first, its_provider, stop.clone());
-        let second = operate(second, provider.clone(), stop.clone());
+        let first = operate(first, stop.clone());
+        let second = operate(second, stop.clone());
         let running = tokio::spawn(async move {
             let mut first = tokio::spawn(first);
             tokio::select! {
@@ -98,9 +101,10 @@ impl Drop for OperatorHandle {
 }
 
 fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokProvider>) {
-    let provider = Arc::new(KwokProvider::new(client.clone(), terms.instance_types));
+    let kwok = Arc::new(KwokProvider::new(client.clone(), terms.instance_types));
+    let provider = (terms.provider)(Arc::clone(&kwok));
     let operator = Operator {
-        provider: Arc::new(FaultyCloud::new(provider.clone(), terms.cloud)),
+        provider: Arc::new(FaultyCloud::new(provider, terms.cloud)),
         metrics: metrics.clone(),
         client,
         fence: Fence::open(terms.clock.clone()),
@@ -111,17 +115,12 @@ fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokP
         timing: terms.timing,
         seed: terms.seed,
     };
-    (operator, provider)
+    (operator, kwok)
 }
 
 fn operate(
     operator: Operator,
-    provider: Arc<KwokProvider>,
     stop: CancellationToken,
 ) -> impl Future<Output = Result<(), OperatorError>> + use<> {
-    let elected = async move {
-        // What the binary does when it is elected; claims it cannot take up time out by themselves.
-        let _ = provider.resume().await;
-    };
-    operator::run(operator, elected, stop)
+    operator::run(operator, std::future::ready(()), stop)
 }

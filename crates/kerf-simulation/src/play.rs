@@ -122,6 +122,7 @@ impl Play {
             ..Actors::default()
         });
         let terms = Terms {
+            provider: |kwok| kwok,
             clock: testbed.clock().clone(),
             settings,
             instance_types: market.catalogue().collect(),

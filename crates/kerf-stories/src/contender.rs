@@ -63,9 +63,8 @@ impl Contender {
         };
         let elections = testbed.client_with(&faults);
         let election = Election::new(elections, candidate, clock.clone(), fence.clone(), &metrics);
-        let provider = Arc::new(KwokProvider::new(client.clone(), catalogue));
         let operator = Operator {
-            provider: provider.clone(),
+            provider: Arc::new(KwokProvider::new(client.clone(), catalogue)),
             settings: settings.clone(),
             ready: watch::channel(false).0,
             client,
@@ -77,11 +76,7 @@ impl Contender {
             seed: testbed.seed(),
         };
         let work = |term: Term| {
-            let elected = async move {
-                term.begun.cancelled().await;
-                // As the binary does: claims that cannot be taken up time out by themselves.
-                let _ = provider.resume().await;
-            };
+            let elected = async move { term.begun.cancelled().await };
             operator::run(operator, elected, term.ended)
         };
         let leading = lead(Some(election), stop.clone(), work);

@@ -48,6 +48,7 @@ impl SharedCluster {
                         clock: Clock::system(),
                         settings: Settings::default(),
                         instance_types: kwok::generated(),
+                        provider: |kwok| kwok,
                         cloud: CloudFaults::seeded(0),
                         timing: Timing::default(),
                         seed: 7,

@@ -106,7 +106,8 @@ macro_rules! stories {
             writes at writes {
                 virtual_time(defaults):
                     claims_come_and_go_without_conflicts_among_the_controllers,
-                    a_launch_that_cannot_be_noted_is_not_asked_for_again;
+                    a_launch_that_cannot_be_noted_is_not_asked_for_again,
+                    a_launch_does_not_ask_the_api_server_for_its_node_class;
             }
             provisioning at provisioning {
                 shared(defaults):
@@ -134,6 +135,7 @@ macro_rules! stories {
                     a_deployment_that_grows_uses_the_room_there_is_first;
                 virtual_time(defaults):
                     a_label_with_several_values_is_mixed_over_nodes,
+                    instance_types_that_come_are_planned_with_at_once,
                     replicas_that_keep_apart_get_their_zones_at_once;
             }
             limits at limits {
@@ -178,6 +180,9 @@ macro_rules! stories {
                 virtual_time(defaults):
                     an_instance_with_two_nodes_is_not_registered,
                     a_claim_without_a_pool_is_given_up_like_any_other,
+                    a_cloud_that_limits_calls_is_left_alone_as_long_as_it_says,
+                    a_launch_that_is_not_allowed_is_told_and_tried_again_after_a_minute,
+                    an_operator_is_not_ready_before_its_provider_has_started,
                     two_nodes_that_never_come_make_their_pool_unhealthy;
             }
             draining at draining {

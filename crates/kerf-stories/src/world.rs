@@ -289,6 +289,7 @@ impl World {
             clock: self.clock(),
             settings: self.settings.clone(),
             instance_types: self.catalogue.clone(),
+            provider: |kwok| kwok,
             cloud: self.cloud.clone(),
             timing: self.timing,
             seed: 7,

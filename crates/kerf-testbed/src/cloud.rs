@@ -7,19 +7,21 @@ pub use faults::{CloudFault, CloudFaults, Offered};
 use crate::actors::NEVER_READY;
 use async_trait::async_trait;
 use faults::{Call, State};
-use kerf_api::{NodeClaim, NodePool, NodeSelectorRequirement, Operator, labels};
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{NodeClaim, NodeClass, NodePool, NodeSelectorRequirement, Operator, labels};
 use kerf_model::{InstanceType, KnownLabels, Offering, Price};
-use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use kerf_provider::{
+    CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind, ProviderError,
+    Registration, Registry, RepairPolicy, UnavailableOffering,
+};
 use kerf_provider_kwok::{Choice, choose};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 /// How the driver of volumes of this cloud calls the zone of a node.
 pub const CSI_ZONE: &str = "topology.csi.example.com/zone";
-
-type InstanceTypes = Arc<[Arc<InstanceType>]>;
 
 /// A provider whose calls meet [`CloudFaults`]. Without any it is the provider it wraps.
 #[derive(Debug)]
@@ -46,16 +48,20 @@ impl FaultyCloud {
     }
 
     /// The claim, narrowed to the best that the cloud still has. Comes upon what it has not on the way.
-    async fn narrowed(&self, claim: &NodeClaim) -> Result<NodeClaim, ProviderError> {
+    async fn narrowed(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<NodeClaim, ProviderError> {
         let exhausted: Vec<Offered> = self.faults.state().exhausted.iter().cloned().collect();
         if exhausted.is_empty() {
             return Ok(claim.clone());
         }
-        let all = self.cloud.instance_types(&pool_of(claim)).await?;
+        let all = self.cloud.instance_types(&pool_of(claim), class).await?;
         let left = without(&all, &exhausted);
         let known = self.known_labels();
         // Whatever would have been the choice, one after the other, until one is there.
-        let mut tried = Vec::new();
+        let (mut tried, mut unavailable) = (Vec::new(), Vec::new());
         let mut remaining: InstanceTypes = all;
         while let Ok(Choice { instance_type, offering }) = choose(claim, &remaining, &known) {
             let missing =
@@ -64,19 +70,34 @@ impl FaultyCloud {
             if missing.is_empty() {
                 break;
             }
+            unavailable.push(UnavailableOffering {
+                instance_type: instance_type.name().to_owned(),
+                zone: offering.zone().unwrap_or_default().to_owned(),
+                capacity_type: offering.capacity_type().unwrap_or_default().to_owned(),
+                code: "Exhausted".to_owned(),
+            });
             tried.extend(missing);
             remaining = without(&remaining, &tried);
         }
         self.faults.state().found_out.extend(tried);
-        let Choice { instance_type, offering } = choose(claim, &left, &known)?;
-        Ok(pinned(claim, instance_type, offering))
+        match choose(claim, &left, &known) {
+            Ok(Choice { instance_type, offering }) => Ok(pinned(claim, instance_type, offering)),
+            Err(ProviderError::InsufficientCapacity { message, .. }) => {
+                Err(ProviderError::InsufficientCapacity { unavailable, message })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The claim, for the dearest type that it could run on.
-    async fn overcharged(&self, claim: &NodeClaim) -> Result<NodeClaim, ProviderError> {
+    async fn overcharged(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<NodeClaim, ProviderError> {
         let mut any = claim.clone();
         any.spec.requirements.retain(|one| one.key != labels::INSTANCE_TYPE);
-        let types = self.cloud.instance_types(&pool_of(claim)).await?;
+        let types = self.cloud.instance_types(&pool_of(claim), class).await?;
         let known = self.known_labels();
         let mut dearest: Option<(Price, NodeClaim)> = None;
         for one in types.iter() {
@@ -92,8 +113,12 @@ impl FaultyCloud {
     }
 
     /// An instance that runs, but not so that a node would come of it.
-    async fn launch_without_node(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
-        let types = self.cloud.instance_types(&pool_of(claim)).await?;
+    async fn launch_without_node(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<Launched, ProviderError> {
+        let types = self.cloud.instance_types(&pool_of(claim), class).await?;
         let Choice { instance_type, offering } = choose(claim, &types, &self.known_labels())?;
         let bought = instance_type.requirements().iter().chain(offering.requirements.iter());
         let bought =
@@ -146,7 +171,11 @@ impl CloudProvider for FaultyCloud {
         self.cloud.nodes_register_with_taints()
     }
 
-    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+    async fn create(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<Launched, ProviderError> {
         let known = nodeless_of(&self.faults.state(), claim);
         if let Some(known) = known {
             return Ok(known);
@@ -155,28 +184,38 @@ impl CloudProvider for FaultyCloud {
         match &fault {
             Some(CloudFault::InsufficientCapacity) => {
                 let message = "injected: the cloud has no more of anything".to_owned();
-                return Err(ProviderError::InsufficientCapacity(message));
+                return Err(ProviderError::insufficient_capacity(message));
             }
             Some(CloudFault::LaunchRefused) => {
                 let message = "injected: the launch was refused".to_owned();
                 return Err(ProviderError::Create { reason: "LaunchRefused".to_owned(), message });
             }
+            Some(CloudFault::Throttled(retry_after)) => {
+                let (retry_after, message) = (*retry_after, "injected".to_owned());
+                return Err(ProviderError::Throttled { retry_after, message });
+            }
+            Some(CloudFault::Unauthorized) => {
+                let (action, message) = ("RunInstances".to_owned(), "injected".to_owned());
+                return Err(ProviderError::Unauthorized { action, message });
+            }
             Some(CloudFault::LaunchSlow(delay)) => tokio::time::sleep(*delay).await,
             _ => {}
         }
         let mut claim = match fault {
-            Some(CloudFault::LaunchDear) => self.overcharged(claim).await?,
-            _ => self.narrowed(claim).await?,
+            Some(CloudFault::LaunchDear) => self.overcharged(claim, class).await?,
+            _ => self.narrowed(claim, class).await?,
         };
         match fault {
-            Some(CloudFault::NeverRegisters) => return self.launch_without_node(&claim).await,
+            Some(CloudFault::NeverRegisters) => {
+                return self.launch_without_node(&claim, class).await;
+            }
             // Providers hand a claim's annotations on to its node, where the kubelet reads this one.
             Some(CloudFault::NeverReady) => {
                 claim.annotations_mut().insert(NEVER_READY.to_owned(), "true".to_owned());
             }
             _ => {}
         }
-        let launched = self.cloud.create(&claim).await?;
+        let launched = self.cloud.create(&claim, class).await?;
         match fault {
             Some(CloudFault::LaunchAnswerLost) => Err(injected("the answer to the launch is lost")),
             _ => Ok(launched),
@@ -240,11 +279,15 @@ impl CloudProvider for FaultyCloud {
         Ok(instances.into_iter().map(|instance| self.with_ending(instance)).collect())
     }
 
-    async fn instance_types(&self, pool: &NodePool) -> Result<InstanceTypes, ProviderError> {
+    async fn instance_types(
+        &self,
+        pool: &NodePool,
+        class: &NodeClass,
+    ) -> Result<InstanceTypes, ProviderError> {
         if self.faults.judge(Call::Catalogue).is_some() {
             return Err(injected("the instance types cannot be read"));
         }
-        let of = self.cloud.instance_types(pool).await?;
+        let of = self.cloud.instance_types(pool, class).await?;
         let found_out: Vec<Offered> = self.faults.state().found_out.iter().cloned().collect();
         if found_out.is_empty() {
             return Ok(of);
@@ -262,13 +305,49 @@ impl CloudProvider for FaultyCloud {
         Ok(shown)
     }
 
-    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
+    async fn drifted(
+        &self,
+        claim: &NodeClaim,
+        pool: &NodePool,
+        class: &NodeClass,
+    ) -> Result<Option<String>, ProviderError> {
         let provider_id = claim.provider_id();
         let reason = self.faults.state().drifted.get(provider_id).cloned();
         match reason {
             Some(reason) => Ok(Some(reason)),
-            None => self.cloud.drifted(claim).await,
+            None => self.cloud.drifted(claim, pool, class).await,
         }
+    }
+
+    async fn start(&self) -> Result<(), ProviderError> {
+        match self.faults.judge(Call::Start) {
+            Some(_) => Err(injected("the cloud is away")),
+            None => self.cloud.start().await,
+        }
+    }
+
+    async fn lead(&self, context: &dyn ControllerContext) -> Result<(), ProviderError> {
+        self.cloud.lead(context).await
+    }
+
+    async fn registering(
+        &self,
+        claim: &NodeClaim,
+        node: &Node,
+    ) -> Result<Registration, ProviderError> {
+        self.cloud.registering(claim, node).await
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.cloud.ready()
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        self.cloud.changes()
+    }
+
+    fn controllers(self: Arc<Self>, registry: &mut Registry) {
+        Arc::clone(&self.cloud).controllers(registry);
     }
 }
 

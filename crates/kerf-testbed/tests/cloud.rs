@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodePool, labels};
+use kerf_api::{NodeClaim, NodeClass, NodePool, labels};
 use kerf_provider::{CloudProvider, Launched, ProviderError};
 use kerf_provider_kwok::{KwokNodeClass, KwokProvider, generated};
 use kerf_testbed::actors::{Actors, Running};
@@ -19,6 +19,7 @@ struct Sky {
     testbed: Testbed,
     faults: CloudFaults,
     cloud: FaultyCloud,
+    class: NodeClass,
     _actors: Running,
 }
 
@@ -33,7 +34,8 @@ impl Sky {
         let faults = CloudFaults::seeded(7);
         let actors = testbed.start_actors(Actors::default());
         let cloud = cloud(&testbed, &faults);
-        Self { testbed, faults, cloud, _actors: actors }
+        let class = NodeClass::of(&class).unwrap();
+        Self { testbed, faults, cloud, class, _actors: actors }
     }
 
     async fn claim(&self, name: &str) -> NodeClaim {
@@ -85,12 +87,12 @@ async fn launches_are_refused_by_script() {
     sky.faults.on_call(1, CloudFault::InsufficientCapacity);
     sky.faults.on_call(2, CloudFault::LaunchRefused);
     let claim = sky.claim("a").await;
-    let refused = sky.cloud.create(&claim).await.unwrap_err();
-    assert!(matches!(refused, ProviderError::InsufficientCapacity(_)), "{refused}");
-    let refused = sky.cloud.create(&claim).await.unwrap_err();
+    let refused = sky.cloud.create(&claim, &sky.class).await.unwrap_err();
+    assert!(matches!(refused, ProviderError::InsufficientCapacity { .. }), "{refused}");
+    let refused = sky.cloud.create(&claim, &sky.class).await.unwrap_err();
     assert!(matches!(&refused, ProviderError::Create { reason, .. } if reason == "LaunchRefused"));
     assert!(sky.nodes().await.is_empty());
-    sky.cloud.create(&claim).await.unwrap();
+    sky.cloud.create(&claim, &sky.class).await.unwrap();
     assert_eq!(sky.nodes().await.len(), 1);
 }
 
@@ -102,7 +104,7 @@ async fn launches_are_refused_at_a_rate_that_the_seed_fixes() {
         let claim = sky.claim("a").await;
         let mut answers = Vec::new();
         for _ in 0..40 {
-            answers.push(sky.cloud.create(&claim).await.is_ok());
+            answers.push(sky.cloud.create(&claim, &sky.class).await.is_ok());
         }
         answers
     };
@@ -122,12 +124,12 @@ async fn what_is_exhausted_is_found_out_by_launching() {
             "nodeClassRef": { "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default" },
         } } },
     }));
-    let first = sky.cloud.create(&sky.claim("first").await).await.unwrap();
+    let first = sky.cloud.create(&sky.claim("first").await, &sky.class).await.unwrap();
     let [cheapest, zone, capacity_type] = bought(&first);
     let offered = Offered::any().instance_type(cheapest).zone(zone).capacity_type(capacity_type);
     sky.faults.exhaust(offered);
     let available = async || {
-        let types = sky.cloud.instance_types(&pool).await.unwrap();
+        let types = sky.cloud.instance_types(&pool, &sky.class).await.unwrap();
         let found = types.iter().find(|one| one.name() == cheapest).unwrap();
         let mut offerings = found.offerings().iter();
         let wanted = offerings
@@ -135,19 +137,19 @@ async fn what_is_exhausted_is_found_out_by_launching() {
         wanted.unwrap().available
     };
     assert!(available().await, "nobody has tried yet");
-    let second = sky.cloud.create(&sky.claim("second").await).await.unwrap();
+    let second = sky.cloud.create(&sky.claim("second").await, &sky.class).await.unwrap();
     assert_ne!(bought(&second), bought(&first));
     assert!(!available().await);
-    let one = sky.cloud.instance_types(&pool).await.unwrap();
-    let other = sky.cloud.instance_types(&pool).await.unwrap();
+    let one = sky.cloud.instance_types(&pool, &sky.class).await.unwrap();
+    let other = sky.cloud.instance_types(&pool, &sky.class).await.unwrap();
     assert!(Arc::ptr_eq(&one, &other), "an offer that has not changed is the same offer");
 
     sky.faults.exhaust(Offered::any());
-    let refused = sky.cloud.create(&sky.claim("third").await).await.unwrap_err();
-    assert!(matches!(refused, ProviderError::InsufficientCapacity(_)), "{refused}");
+    let refused = sky.cloud.create(&sky.claim("third").await, &sky.class).await.unwrap_err();
+    assert!(matches!(refused, ProviderError::InsufficientCapacity { .. }), "{refused}");
     sky.faults.restock();
     assert!(available().await);
-    let third = sky.cloud.create(&sky.claim("fourth").await).await.unwrap();
+    let third = sky.cloud.create(&sky.claim("fourth").await, &sky.class).await.unwrap();
     assert_eq!(bought(&third), bought(&first));
 }
 
@@ -156,9 +158,9 @@ async fn a_launch_whose_answer_is_lost_has_happened() {
     let sky = Sky::new().await;
     sky.faults.on_next(1, CloudFault::LaunchAnswerLost);
     let claim = sky.claim("a").await;
-    sky.cloud.create(&claim).await.unwrap_err();
+    sky.cloud.create(&claim, &sky.class).await.unwrap_err();
     assert_eq!(sky.nodes().await.len(), 1);
-    let again = sky.cloud.create(&claim).await.unwrap();
+    let again = sky.cloud.create(&claim, &sky.class).await.unwrap();
     assert_eq!(sky.instances().await, [again.provider_id]);
 }
 
@@ -167,7 +169,7 @@ async fn a_slow_launch_takes_its_time() {
     let sky = Sky::new().await;
     sky.faults.on_next(1, CloudFault::LaunchSlow(MINUTE));
     let start = Instant::now();
-    sky.cloud.create(&sky.claim("a").await).await.unwrap();
+    sky.cloud.create(&sky.claim("a").await, &sky.class).await.unwrap();
     assert_eq!(start.elapsed(), MINUTE);
 }
 
@@ -176,12 +178,12 @@ async fn an_instance_that_never_registers_is_paid_for_until_it_is_terminated() {
     let sky = Sky::new().await;
     sky.faults.on_next(1, CloudFault::NeverRegisters);
     let claim = sky.claim("a").await;
-    let instance = sky.cloud.create(&claim).await.unwrap();
+    let instance = sky.cloud.create(&claim, &sky.class).await.unwrap();
     assert!(instance.capacity.contains_key("cpu"));
     assert!(instance.labels.contains_key(labels::INSTANCE_TYPE));
     // The cloud outlives the operator that launched it.
     let successor = cloud(&sky.testbed, &sky.faults);
-    assert_eq!(successor.create(&claim).await.unwrap(), instance);
+    assert_eq!(successor.create(&claim, &sky.class).await.unwrap(), instance);
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(sky.nodes().await.is_empty());
     assert_eq!(sky.instances().await, std::slice::from_ref(&instance.provider_id));
@@ -195,8 +197,8 @@ async fn an_instance_that_never_registers_is_paid_for_until_it_is_terminated() {
 async fn a_node_that_never_becomes_ready_stays_unready() {
     let sky = Sky::new().await;
     sky.faults.on_next(1, CloudFault::NeverReady);
-    sky.cloud.create(&sky.claim("a").await).await.unwrap();
-    sky.cloud.create(&sky.claim("b").await).await.unwrap();
+    sky.cloud.create(&sky.claim("a").await, &sky.class).await.unwrap();
+    sky.cloud.create(&sky.claim("b").await, &sky.class).await.unwrap();
     tokio::time::sleep(Duration::from_hours(1)).await;
     let ready = |node: &Node| {
         let conditions = node.status.as_ref().unwrap().conditions.iter().flatten();
@@ -210,7 +212,7 @@ async fn a_node_that_never_becomes_ready_stays_unready() {
 async fn terminations_are_refused_or_slow() {
     let sky = Sky::new().await;
     let claim = sky.claim("a").await;
-    let instance = sky.cloud.create(&claim).await.unwrap();
+    let instance = sky.cloud.create(&claim, &sky.class).await.unwrap();
     let claim = launched(claim, &instance);
     sky.faults.on_next(1, CloudFault::TerminationRefused);
     let refused = sky.cloud.delete(&claim).await.unwrap_err();
@@ -233,7 +235,7 @@ async fn terminations_are_refused_or_slow() {
 async fn an_instance_that_vanished_is_nowhere_but_its_node_stays() {
     let sky = Sky::new().await;
     let claim = sky.claim("a").await;
-    let instance = sky.cloud.create(&claim).await.unwrap();
+    let instance = sky.cloud.create(&claim, &sky.class).await.unwrap();
     sky.faults.vanish(&instance.provider_id);
     let gone = sky.cloud.get(&instance.provider_id).await.unwrap_err();
     assert!(matches!(gone, ProviderError::NotFound(_)), "{gone}");

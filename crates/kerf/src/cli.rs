@@ -8,6 +8,7 @@ use clap::{
 };
 #[cfg(feature = "simulate")]
 use kerf_api::GoDuration;
+use kerf_provider::{Flag, FlagKind as Kind, Provider};
 
 #[cfg(feature = "simulate")]
 mod demo;
@@ -21,7 +22,7 @@ mod tests;
 
 #[cfg(feature = "simulate")]
 pub(crate) use demo::DemoOptions;
-use flags::{Flag, Kind};
+use options::Values;
 pub(crate) use options::{InvalidValue, Options};
 pub(crate) use plan::{ExplainOptions, Explained, Format, PlanOptions, SnapshotOptions};
 #[cfg(feature = "simulate")]
@@ -37,7 +38,7 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     #[cfg(feature = "simulate")]
     Simulate(Box<SimulateOptions>),
-    Crds,
+    Crds(&'static dyn Provider),
 }
 
 /// Why there is nothing to do.
@@ -56,7 +57,7 @@ pub(crate) enum Refused {
 pub(crate) const COMMIT: Option<&str> = option_env!("KERF_COMMIT");
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Reads the command line, and for `run`, `plan` and `explain` the environment.
+/// Reads the command line, and for `run`, `plan`, `explain` and `crds` the environment.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -81,7 +82,10 @@ pub(crate) fn parse(
         Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
         #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
-        _ => Ok(Command::Crds),
+        Some((_, flags)) => {
+            Ok(Command::Crds(Values { matches: flags, variable }.provider()?.provider))
+        }
+        None => Err(Refused::Usage("a command is missing; see kerf --help".to_owned())),
     }
 }
 
@@ -125,7 +129,12 @@ fn command() -> clap::Command {
     kerf.subcommand(
         clap::Command::new("crds")
             .about("Print the CustomResourceDefinitions as YAML")
-            .after_help("Example:\n  kerf crds | kubectl apply -f -"),
+            .long_about(
+                "Print the CustomResourceDefinitions as YAML: NodePool and NodeClaim, and the NodeClasses of the provider.",
+            )
+            .after_help("Example:\n  kerf crds | kubectl apply -f -")
+            .args_override_self(true)
+            .arg(argument(&flags::PROVIDER)),
     )
 }
 
@@ -163,7 +172,7 @@ fn run_command() -> clap::Command {
              consolidate exactly as Karpenter does",
         )
         .args_override_self(true)
-        .args(flags::ALL.iter().map(|flag| argument(flag)))
+        .args(flags::all().map(argument))
 }
 
 fn argument(flag: &'static Flag) -> Arg {
@@ -187,7 +196,7 @@ fn argument(flag: &'static Flag) -> Arg {
 fn with_two_dashes(argument: OsString) -> OsString {
     let long = argument.to_str().and_then(|text| text.strip_prefix('-')).filter(|rest| {
         let name = rest.split_once('=').map_or(*rest, |(name, _)| name);
-        name == "help" || flags::ALL.iter().any(|flag| flag.name == name)
+        name == "help" || flags::all().any(|flag| flag.name == name)
     });
     match long {
         Some(rest) => format!("--{rest}").into(),

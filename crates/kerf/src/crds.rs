@@ -5,8 +5,12 @@ use std::{
     process::ExitCode,
 };
 
-pub(crate) fn print() -> ExitCode {
-    let yaml = match kerf_api::crds_yaml(kerf_provider_kwok::crds()) {
+use kerf_api::crd;
+use kerf_provider::Provider;
+
+/// The core's CRDs and the provider's.
+pub(crate) fn print(provider: &dyn Provider) -> ExitCode {
+    let yaml = match crd::crds_yaml(crd::crds(&provider.additions())) {
         Ok(yaml) => yaml,
         Err(error) => {
             eprintln!("kerf: {error}");

@@ -20,7 +20,8 @@ pub(crate) fn explain(options: &ExplainOptions) -> ExitCode {
 }
 
 fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
-    let objects = Objects::gather(&options.files, options.now, &options.settings)?;
+    let objects =
+        Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
     let taken = objects.estate(&options.settings)?;
     let estate = &taken.estate;
     let settings = options.settings.disruption();

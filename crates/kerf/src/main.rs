@@ -7,6 +7,7 @@ mod crds;
 mod demo;
 mod explain;
 mod plan;
+mod providers;
 mod run;
 #[cfg(feature = "simulate")]
 mod simulate;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         Ok(Command::Demo(options)) => demo::demo(&options),
         #[cfg(feature = "simulate")]
         Ok(Command::Simulate(options)) => simulate::simulate(&options),
-        Ok(Command::Crds) => crds::print(),
+        Ok(Command::Crds(provider)) => crds::print(provider),
         Err(refused) => refused.report(),
     }
 }

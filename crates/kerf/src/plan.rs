@@ -18,12 +18,13 @@ use kerf_cluster::{
 use kerf_controllers::Settings;
 use kerf_manifests::{Loaded, Loader, MOST_PODS};
 use kerf_model::{InstanceType, KnownLabels, snapshot::Idle};
-use kerf_provider_kwok::{self as kwok, CatalogueFileError};
+use kerf_provider::{BoxError, Catalogue};
 use kube::ResourceExt;
 use serde::Serialize;
 
 use crate::{
     cli::{Format, PlanOptions},
+    providers::Chosen,
     snapshot::{ReadError, read_cluster},
 };
 use input::InputError;
@@ -47,8 +48,8 @@ const UNSCHEDULABLE: u8 = 3;
 pub(crate) enum PlanError {
     #[error(transparent)]
     Input(#[from] InputError),
-    #[error(transparent)]
-    InstanceTypes(#[from] CatalogueFileError),
+    #[error("{0}")]
+    InstanceTypes(BoxError),
     #[error("{0}")]
     Unreadable(#[from] Unreadable),
     #[error(
@@ -105,7 +106,8 @@ pub(crate) fn print<R: Serialize>(
 }
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
-    let objects = Objects::gather(&options.files, options.now, &options.settings)?;
+    let objects =
+        Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
     let pools = objects.pools(&view::known_labels(&objects.rules))?;
     let idle_pools = pools.idle.iter().map(IdlePool::new).collect::<Vec<_>>();
     let Taken { snapshot, left_out } =
@@ -125,8 +127,7 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
 pub(crate) struct Objects {
     pub(crate) loaded: Loaded,
     rules: LabelRules,
-    types: Vec<Arc<InstanceType>>,
-    types_are_given: bool,
+    catalogue: Box<dyn Catalogue>,
     pub(crate) moment: Moment,
     /// The provider ids of machines that a command is about, as their claims say.
     in_queue: BTreeSet<String>,
@@ -140,16 +141,14 @@ impl Objects {
         files: &[PathBuf],
         now: Option<Timestamp>,
         settings: &Settings,
+        chosen: &Chosen,
     ) -> Result<Self, PlanError> {
-        let types_file = settings.instance_types_file.as_deref();
-        let types = match types_file {
-            Some(path) => kwok::from_file(path)?,
-            None => kwok::generated(),
-        };
+        let catalogue = chosen.catalogue().map_err(PlanError::InstanceTypes)?;
         // The objects may come from any cloud.
-        let rules = kwok::label_rules(&types).calling_zones_as_clouds_do();
-        let (mut objects, mut warnings) =
-            (Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]), Vec::new());
+        let rules = catalogue.label_rules().clone().calling_zones_as_clouds_do();
+        let classes = chosen.provider.node_classes().into_iter();
+        let classes = classes.map(|class| (class.group, class.kind));
+        let (mut objects, mut warnings) = (Loader::knowing(classes), Vec::new());
         if files.is_empty() {
             for object in read_cluster(|_, _| {})? {
                 objects.add(object).map_err(InputError::of_cluster)?;
@@ -166,15 +165,7 @@ impl Objects {
         if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
             return Err(PlanError::NowhereToGo);
         }
-        Ok(Self {
-            loaded,
-            rules,
-            types: types.into_iter().map(Arc::new).collect(),
-            types_are_given: types_file.is_some(),
-            moment,
-            in_queue,
-            warnings,
-        })
+        Ok(Self { loaded, rules, catalogue, moment, in_queue, warnings })
     }
 
     /// As disruption sees it.
@@ -212,8 +203,8 @@ impl Objects {
 
     /// Nothing where they are unknown.
     fn types_of(&self, pool: &NodePool) -> Vec<Arc<InstanceType>> {
-        let known = self.types_are_given || is_of_kwok(pool);
-        if known { self.types.clone() } else { Vec::new() }
+        let class = self.loaded.cluster.node_class(&pool.spec.template.spec.node_class_ref);
+        self.catalogue.instance_types(pool, class.map(|class| &**class)).unwrap_or_default()
     }
 }
 
@@ -230,11 +221,6 @@ fn mark_what_goes(cluster: &mut Cluster) -> BTreeSet<String> {
     }
     let ids = going.iter().map(|claim| claim.provider_id().to_owned());
     ids.filter(|id| !id.is_empty()).collect()
-}
-
-fn is_of_kwok(pool: &NodePool) -> bool {
-    let class = &pool.spec.template.spec.node_class_ref;
-    class.group == kwok::GROUP && class.kind == kwok::KIND
 }
 
 pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {

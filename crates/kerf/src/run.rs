@@ -10,11 +10,10 @@ use std::{
 };
 
 use kerf_controllers::{
-    Operator, Settings, definitions,
+    Operator, definitions,
     operator::{self, Timing as WatchTiming},
 };
-use kerf_provider::CloudProvider;
-use kerf_provider_kwok::{self as kwok, CatalogueFileError, KwokProvider};
+use kerf_provider::BoxError;
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
@@ -27,7 +26,6 @@ use tokio::{
     runtime::{self, Handle, Runtime},
     sync::watch,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::cli::{COMMIT, Options, VERSION};
@@ -48,8 +46,8 @@ enum Error {
     ListenAt { address: SocketAddr, flag: &'static str, source: io::Error },
     #[error(transparent)]
     Connection(#[from] client::Error),
-    #[error(transparent)]
-    InstanceTypes(#[from] CatalogueFileError),
+    #[error("cannot set up the provider {name}: {source}")]
+    Provider { name: &'static str, source: BoxError },
     #[error("{0}; install them with: kerf crds | kubectl apply -f -")]
     Crds(#[from] crds::Missing),
     #[error(transparent)]
@@ -65,7 +63,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     for warning in &options.warnings {
         warn!("{warning}");
     }
-    match in_runtimes(|elections| operate(&options.settings, elections)) {
+    match in_runtimes(|elections| operate(options, elections)) {
         Ok(()) => {
             info!("stopped");
             ExitCode::SUCCESS
@@ -94,14 +92,11 @@ where
     result
 }
 
-async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
+async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
+    let Options { settings, provider: chosen, .. } = options;
     let stop = shutdown::on_signals().map_err(Error::Runtime)?;
     let metrics = Metrics::default();
     let endpoints = Endpoints::open(settings, &metrics).await?;
-    let instance_types = match &settings.instance_types_file {
-        Some(path) => kwok::from_file(path)?,
-        None => kwok::generated(),
-    };
 
     let config = client::config().await?;
     let url = config.cluster_url.to_string();
@@ -115,7 +110,10 @@ async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
         None => Fence::open(clock.clone()),
     };
     let client = connection.client(settings.client_limit, fence.clone())?;
-    let provider = Arc::new(KwokProvider::new(client.clone(), instance_types));
+    let connected = chosen.connect(client.clone(), clock.clone(), &metrics);
+    let provider =
+        connected.map_err(|source| Error::Provider { name: chosen.provider.name(), source })?;
+    endpoints.provider.set(Arc::clone(&provider));
 
     let required = definitions::required(&*provider);
     tokio::select! {
@@ -147,7 +145,7 @@ async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
         clock,
         fence,
         settings: settings.clone(),
-        provider: Arc::clone(&provider) as Arc<dyn CloudProvider>,
+        provider,
         metrics: metrics.clone(),
         ready: endpoints.synced.clone(),
         freshness: endpoints.freshness.clone(),
@@ -155,7 +153,7 @@ async fn operate(settings: &Settings, elections: Handle) -> Result<(), Error> {
         seed: random(),
     };
     lead(election, stop, |term| {
-        operator::run(operator, take_over(provider, term.begun), term.ended)
+        operator::run(operator, async move { term.begun.cancelled().await }, term.ended)
     })
     .await?;
     Ok(())
@@ -171,17 +169,6 @@ async fn watch_definitions(client: kube::Client, required: Vec<Crd>, served: wat
         if let Ok(going) = crds::going(&client, &required).await {
             served.send_replace(going.is_empty());
         }
-    }
-}
-
-/// Goes on where the last leader stopped, and only then lets the controllers begin.
-async fn take_over(provider: Arc<KwokProvider>, elected: CancellationToken) {
-    elected.cancelled().await;
-    match provider.resume().await {
-        Ok(0) => {}
-        Ok(launches) => info!(launches, "resumed launches that were under way"),
-        // Their claims time out and are replaced; no reason to do nothing at all.
-        Err(error) => warn!(%error, "cannot resume launches that were under way"),
     }
 }
 

@@ -65,12 +65,12 @@ impl Reconciler for ClaimConditions {
         let drift = drift::reason(context, &self.checked_types, &claim, &pool).await;
         let mut conditions = changed.condition_set(context.now());
         match &drift {
-            Ok(Some(reason)) => {
+            Ok(drift::Verdict::Drifted(reason)) => {
                 conditions.set_true_because(DRIFTED, reason, reason);
             }
-            Ok(None) => clear(&mut conditions, DRIFTED),
+            Ok(drift::Verdict::NotDrifted) => clear(&mut conditions, DRIFTED),
             // A cloud that does not answer leaves drift as it was; the rest below needs no cloud.
-            Err(_) => {}
+            Ok(drift::Verdict::Unknown) | Err(_) => {}
         }
         let mut again = LOOK_AGAIN;
         // A static pool keeps its nodes whatever runs on them.

@@ -9,10 +9,11 @@ use kerf_api::{
 use kerf_provider::{Launched, ProviderError};
 use kube::{ResourceExt, api::ListParams};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::{
     context::Context,
+    controller::periodically,
     definitions::Step,
     error::{Error, Result, Tried},
     metrics::Cause,
@@ -22,16 +23,7 @@ pub(crate) const CONTROLLER: &str = "nodeclaim.garbagecollection";
 const EVERY: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    loop {
-        if let Err(error) = context.metrics.work.pass(CONTROLLER, collect(&context)).await {
-            error!(controller = CONTROLLER, %error, "garbage was not collected");
-        }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
-        }
-    }
+    periodically(CONTROLLER, EVERY, &context, stop, || collect(&context)).await;
 }
 
 async fn collect(context: &Context) -> Result<()> {

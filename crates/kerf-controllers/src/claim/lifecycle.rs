@@ -6,6 +6,7 @@
 mod finalization;
 mod initialization;
 mod launch;
+mod launch_failure;
 mod liveness;
 mod registration;
 
@@ -87,24 +88,26 @@ impl Lifecycle {
         // Nothing is launched before the finalizer is written: it is what makes sure that no instance is ever forgotten.
         let claim = with_finalizer(context, claim).await?;
         let mut changed = claim.clone();
-        let mut failure = None;
-        if let Step::Deleted =
-            self.launches.launch(context, &mut changed).await.unwrap_or_else(|error| {
-                // A step that fails does not keep the next from looking: a claim that keeps failing still times out.
-                failure = Some(error);
+        let (mut failure, mut again) = (None, None);
+        // A step that fails does not keep the next from looking: a claim that keeps failing still times out.
+        let mut note = |step: Result<Step>| match step {
+            Ok(Step::Again(after)) => {
+                again = Some(again.map_or(after, |sooner: Duration| sooner.min(after)));
                 Step::Next
-            })
-        {
+            }
+            Ok(step) => step,
+            Err(error) => {
+                failure.get_or_insert(error);
+                Step::Next
+            }
+        };
+        if note(self.launches.launch(context, &mut changed).await) == Step::Deleted {
             return Ok(Outcome::Done);
         }
-        for step in [
-            registration::register(context, &mut changed).await,
-            initialization::initialize(context, &mut changed).await,
-        ] {
-            failure = failure.or(step.err());
-        }
-        let again = liveness::check(context, &changed).await?;
-        if again == Step::Deleted {
+        note(registration::register(context, &mut changed).await);
+        note(initialization::initialize(context, &mut changed).await.map(|()| Step::Next));
+        let alive = liveness::check(context, &changed).await?;
+        if note(Ok(alive)) == Step::Deleted {
             self.note(context, &changed, Err(registration_health::failure(&changed)));
             return Ok(Outcome::Done);
         }
@@ -118,8 +121,8 @@ impl Lifecycle {
         }
         match (failure, again) {
             (Some(error), _) => Err(error),
-            (None, Step::Again(after)) => Ok(Outcome::After(after)),
-            (None, _) => Ok(Outcome::Done),
+            (None, Some(after)) => Ok(Outcome::After(after)),
+            (None, None) => Ok(Outcome::Done),
         }
     }
 

@@ -175,7 +175,7 @@ async fn launched_price(context: &Context, claim: &NodeClaim) -> Result<Option<P
     let Some(pool) = label(labels::NODE_POOL).and_then(|name| context.managed_pool(name)) else {
         return Ok(None);
     };
-    let types = context.provider.instance_types(&pool).await.map_err(|source| Error::Provider {
+    let types = context.instance_types(&pool).await.map_err(|source| Error::Provider {
         what: format!("asking for the instance types of NodePool {}", pool.name_any()),
         source,
     })?;

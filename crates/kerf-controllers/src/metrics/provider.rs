@@ -3,15 +3,18 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use kerf_api::{NodeClaim, NodePool, labels::LabelRules};
-use kerf_model::InstanceType;
-use kerf_provider::{CloudProvider, Launched, NodeClassKind, ProviderError, RepairPolicy};
+use k8s_openapi::api::core::v1::Node;
+use kerf_api::{NodeClaim, NodeClass, NodePool, labels::LabelRules};
+use kerf_provider::{
+    CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind, ProviderError,
+    Registration, Registry, RepairPolicy,
+};
 use kerf_runtime::{Fence, Metrics, current_controller};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 pub(crate) struct GuardedProvider {
     inner: Arc<dyn CloudProvider>,
@@ -65,11 +68,14 @@ impl GuardedProvider {
     }
 }
 
-/// The kinds that Karpenter tells apart.
+/// The kinds that Karpenter tells apart, and our own.
 fn kind(error: &ProviderError) -> &'static str {
     match error {
         ProviderError::NotFound(_) => "NodeClaimNotFoundError",
-        ProviderError::InsufficientCapacity(_) => "InsufficientCapacityError",
+        ProviderError::InsufficientCapacity { .. } => "InsufficientCapacityError",
+        ProviderError::NodeClassNotFound { .. } => "NodeClassNotFoundError",
+        ProviderError::Throttled { .. } => "ThrottledError",
+        ProviderError::Unauthorized { .. } => "UnauthorizedError",
         ProviderError::NodeClassNotReady(_) => "NodeClassNotReadyError",
         ProviderError::NotLeading(_) => "NotLeadingError",
         ProviderError::Create { .. } | ProviderError::Other(_) => "",
@@ -98,8 +104,12 @@ impl CloudProvider for GuardedProvider {
         self.inner.nodes_register_with_taints()
     }
 
-    async fn create(&self, claim: &NodeClaim) -> Result<Launched, ProviderError> {
-        self.measured("Create", self.as_leader(|| self.inner.create(claim))).await
+    async fn create(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<Launched, ProviderError> {
+        self.measured("Create", self.as_leader(|| self.inner.create(claim, class))).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
@@ -117,12 +127,46 @@ impl CloudProvider for GuardedProvider {
     async fn instance_types(
         &self,
         pool: &NodePool,
-    ) -> Result<Arc<[Arc<InstanceType>]>, ProviderError> {
-        self.measured("GetInstanceTypes", self.inner.instance_types(pool)).await
+        class: &NodeClass,
+    ) -> Result<InstanceTypes, ProviderError> {
+        self.measured("GetInstanceTypes", self.inner.instance_types(pool, class)).await
     }
 
-    async fn drifted(&self, claim: &NodeClaim) -> Result<Option<String>, ProviderError> {
-        self.measured("IsDrifted", self.inner.drifted(claim)).await
+    async fn drifted(
+        &self,
+        claim: &NodeClaim,
+        pool: &NodePool,
+        class: &NodeClass,
+    ) -> Result<Option<String>, ProviderError> {
+        self.measured("IsDrifted", self.inner.drifted(claim, pool, class)).await
+    }
+
+    async fn start(&self) -> Result<(), ProviderError> {
+        self.measured("Start", self.inner.start()).await
+    }
+
+    async fn lead(&self, context: &dyn ControllerContext) -> Result<(), ProviderError> {
+        self.measured("Lead", self.as_leader(|| self.inner.lead(context))).await
+    }
+
+    async fn registering(
+        &self,
+        claim: &NodeClaim,
+        node: &Node,
+    ) -> Result<Registration, ProviderError> {
+        self.measured("Registering", self.inner.registering(claim, node)).await
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.inner.ready()
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<u64>> {
+        self.inner.changes()
+    }
+
+    fn controllers(self: Arc<Self>, registry: &mut Registry) {
+        Arc::clone(&self.inner).controllers(registry);
     }
 }
 

@@ -7,10 +7,9 @@ use std::{
 
 use jiff::Timestamp;
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim, NodeClass, NodePool,
     conditions::{Conditioned, LAUNCHED, NODE_REGISTRATION_HEALTHY, Status},
 };
-use kerf_cluster::NodeClass;
 use kube::ResourceExt;
 
 /// Launches that are remembered.
@@ -174,13 +173,9 @@ mod tests {
     }
 
     fn class(generation: i64) -> NodeClass {
-        NodeClass {
-            reference: kerf_api::NodeClassReference::default(),
-            version: 1,
-            generation,
-            deleting: false,
-            ready: None,
-        }
+        let object = serde_json::json!({"metadata": {"generation": generation}});
+        let object = serde_json::from_value(object).unwrap();
+        NodeClass::from_object("cloud.example", "ExampleNodeClass", object)
     }
 
     #[test]

@@ -4,13 +4,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use kerf_api::{
-    NodePool, annotations,
+    NodeClass, NodePool, annotations,
     conditions::{Conditioned, NODE_CLASS_READY, VALIDATION_SUCCEEDED},
     hash::HASH_VERSION,
     labels,
     validation::validate_node_pool,
 };
-use kerf_cluster::{Change, Cluster, NodeClass, view::Unreadable};
+use kerf_cluster::{Change, Cluster, view::Unreadable};
 use kerf_runtime::{Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
 
@@ -53,8 +53,7 @@ impl Reconciler for Pools {
             self.health.forget_all_but(cluster.pools().values().filter_map(|pool| pool.uid()));
             return Ok(Outcome::Done);
         };
-        let class = NodeClass::key_for(&pool.spec.template.spec.node_class_ref);
-        let class = context.index.read().node_classes().get(&class).cloned();
+        let class = context.node_class(&pool.spec.template.spec.node_class_ref).ok();
         hash::migrate(context, &pool).await?;
         let mut changed = NodePool::clone(&pool);
         changed.annotations_mut().insert(annotations::NODE_POOL_HASH.into(), pool.hash());
@@ -135,7 +134,8 @@ mod tests {
         apimachinery::pkg::apis::meta::v1::{Condition, Time},
         jiff::Timestamp,
     };
-    use kerf_api::NodeClassReference;
+    use kube::api::DynamicObject;
+    use serde_json::json;
 
     #[test]
     fn a_node_class_is_ready_only_if_it_says_so_and_stays() {
@@ -147,12 +147,12 @@ mod tests {
             last_transition_time: Time(Timestamp::UNIX_EPOCH),
             observed_generation: None,
         };
-        let class = |deleting, ready| NodeClass {
-            reference: NodeClassReference::default(),
-            version: 1,
-            generation: 1,
-            deleting,
-            ready,
+        let object: DynamicObject = serde_json::from_value(json!({"metadata": {}})).unwrap();
+        let class = |deleting, ready| {
+            let (group, kind) = ("cloud.example", "ExampleNodeClass");
+            let mut class = NodeClass::from_object(group, kind, object.clone());
+            (class.deleting, class.ready) = (deleting, ready);
+            class
         };
         let cases = [
             (None, Some("NodeClassNotFound")),

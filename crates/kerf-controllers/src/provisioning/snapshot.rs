@@ -14,6 +14,7 @@ use kerf_model::{
     resources::NODES,
     snapshot::{Idle, IdlePool, NothingToLaunch},
 };
+use kerf_provider::ProviderError;
 use kerf_runtime::events::{Notice, Severity};
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
@@ -107,13 +108,16 @@ async fn with_instance_types(
     known: &KnownLabels,
 ) -> Option<(Arc<Pool>, Option<Idle>)> {
     let name = pool.name_any();
-    let (types, idle) = match context.provider.instance_types(pool).await {
+    let (types, idle) = match context.instance_types(pool).await {
         Ok(types) => {
             context.prices.remember(&name, &types);
             (types.to_vec(), types.is_empty().then_some(Idle::NoInstanceTypes))
         }
         Err(error) => {
-            error!(pool = name, %error, "the instance types of the nodepool are unknown");
+            // The pool says by itself that its NodeClass is missing.
+            if !matches!(error, ProviderError::NodeClassNotFound { .. }) {
+                error!(pool = name, %error, "the instance types of the nodepool are unknown");
+            }
             let because = error.to_string();
             (Vec::new(), Some(Idle::UnknownInstanceTypes { because }))
         }

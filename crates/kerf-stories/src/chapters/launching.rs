@@ -8,10 +8,11 @@ use kerf_api::{
     conditions::{Conditioned, INITIALIZED, LAUNCHED, READY, REGISTERED},
     labels, taints,
 };
+use kerf_testbed::CloudFault;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{condition, let_go, one_ready_node, ready_pool, runs, told, with_pool};
+use super::{condition, counted, let_go, one_ready_node, ready_pool, runs, told, with_pool};
 use crate::{World, build};
 
 pub async fn a_claim_that_nothing_can_meet_is_given_up_with_a_reason(world: World) {
@@ -34,8 +35,8 @@ pub async fn a_claim_whose_class_is_missing_is_given_up_with_a_reason(world: Wor
             told(world, "InsufficientCapacityError", &claim).await
         })
         .await;
-    let class = &claim.spec.node_class_ref.name;
-    assert!(why.contains(&format!("KWOKNodeClass {class} does not exist")), "{why}");
+    let class = &claim.spec.node_class_ref;
+    assert!(why.contains(&format!("{} {} does not exist", class.kind, class.name)), "{why}");
     world.until("the claim is gone", gone(&claim)).await;
 }
 
@@ -55,6 +56,55 @@ pub async fn a_claim_whose_class_is_not_ready_is_given_up(world: World) {
             if metrics.lines().any(|it| it.starts_with(counted)) { Ok(()) } else { Err(metrics) }
         })
         .await;
+}
+
+pub async fn a_cloud_that_limits_calls_is_left_alone_as_long_as_it_says(world: World) {
+    world.create(build::node_class("default", &json!({}))).await;
+    world.cloud().on_next(1, CloudFault::Throttled(Duration::from_secs(40)));
+    let start = world.now();
+    for name in ["a", "b", "c"] {
+        world.create(build::claim(name, &json!({}))).await;
+    }
+    let claims = world.list::<NodeClaim>().await;
+    for claim in &claims {
+        let why = world.until("the claim says why", condition(claim, LAUNCHED, "Unknown"));
+        assert!(why.await.starts_with("Throttled: "), "{}", claim.name_any());
+    }
+    for claim in &claims {
+        world.until("the claim is launched", condition(claim, LAUNCHED, "True")).await;
+    }
+    let took = world.now().duration_since(start).as_secs();
+    assert!((40..45).contains(&took), "all wait for the same answer, and no longer: {took} s");
+    let failed = "karpenter_cloudprovider_errors_total";
+    assert_eq!(counted(&world, failed, &["method=\"Create\"", "error=\"ThrottledError\""]), 1);
+}
+
+pub async fn an_operator_is_not_ready_before_its_provider_has_started(mut world: World) {
+    world.kill_operator();
+    world.cloud().on_next(3, CloudFault::StartRefused);
+    let start = world.now();
+    world.start_operator().await;
+    let took = world.now().duration_since(start).as_secs();
+    assert!((7..9).contains(&took), "tried again after 1, 2 and 4 seconds: {took} s");
+    with_pool(&world, &json!({})).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
+}
+
+pub async fn a_launch_that_is_not_allowed_is_told_and_tried_again_after_a_minute(world: World) {
+    world.create(build::node_class("default", &json!({}))).await;
+    world.cloud().on_next(1, CloudFault::Unauthorized);
+    let start = world.now();
+    let claim = world.create(build::claim("c", &json!({}))).await;
+    let why = world
+        .until("the claim says why", async |world: &World| {
+            told(world, "Unauthorized", &claim).await
+        })
+        .await;
+    assert!(why.contains("not allowed to call RunInstances"), "{why}");
+    world.until("the claim is launched", condition(&claim, LAUNCHED, "True")).await;
+    let took = world.now().duration_since(start).as_secs();
+    assert!((60..65).contains(&took), "{took} s");
 }
 
 /// Nothing is written on them, whatever it is that ours would get: finalizers, labels, conditions, hashes, an end.
@@ -168,7 +218,8 @@ pub async fn the_label_of_the_class_comes_back(world: World) {
     let claim = world.create(build::claim("c", &json!({}))).await;
     world.until("the claim is ready", condition(&claim, READY, "True")).await;
     let node = world.only::<Node>().await.unwrap_or_else(|error| panic!("{error}"));
-    let label = "karpenter.kwok.sh/kwoknodeclass";
+    let class = &claim.spec.node_class_ref;
+    let label = &labels::node_class(&class.group, &class.kind);
     let lost = json!({"metadata": {"labels": {label: null}}});
     world.patch(&claim, lost.clone()).await;
     world.patch(&node, lost).await;
@@ -228,7 +279,9 @@ pub async fn conditions_tell_how_far_a_claim_has_come(world: World) {
     let status = claim.status.clone().unwrap_or_default();
     let node = world.only::<Node>().await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(status.node_name, node.name_any());
-    assert_eq!(node.labels()["karpenter.kwok.sh/kwoknodeclass"], class.name_any());
+    let reference = &claim.spec.node_class_ref;
+    let label = labels::node_class(&reference.group, &reference.kind);
+    assert_eq!(node.labels()[&label], class.name_any());
     let instance_type = claim.labels().get(labels::INSTANCE_TYPE);
     assert_eq!(instance_type, node.labels().get(labels::INSTANCE_TYPE));
     world.delete(&claim).await;

@@ -1,6 +1,6 @@
 //! Which machine a pending pod gets, and what it is told when it gets none.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
@@ -307,6 +307,23 @@ pub async fn a_pod_that_names_its_node_is_told_and_keeps_nobody_waiting(world: W
     world.until("the other runs", async |w: &World| runs(w, &other).await).await;
 }
 
+/// Nothing changes in the cluster when a cloud has something new.
+pub async fn instance_types_that_come_are_planned_with_at_once(world: World) {
+    with_pool(&world, &json!({})).await;
+    let wanted = "c-2x-amd64-linux";
+    world.withdraw(wanted);
+    let only = json!({"nodeSelector": {labels::INSTANCE_TYPE: wanted}});
+    let pod = world.create(build::pod("a", &only)).await;
+    world.until("the pod waits", async |w: &World| told(w, "FailedScheduling", &pod).await).await;
+    // In the middle between two looks at pods that wait.
+    world.pass(Duration::from_secs(4)).await;
+    let start = world.now();
+    world.reprice(|_, price| price);
+    world.until("there is a claim", async |world: &World| world.only::<NodeClaim>().await).await;
+    let took = world.now().duration_since(start);
+    assert!(took.as_secs() < 3, "it took {took}");
+}
+
 pub async fn a_pod_for_nodes_of_no_pool_is_left_alone(world: World) {
     with_pool(&world, &json!({})).await;
     let none = json!({"key": labels::NODE_POOL, "operator": "DoesNotExist"});
@@ -334,7 +351,7 @@ pub async fn a_deployment_that_grows_uses_the_room_there_is_first(world: World) 
 }
 
 /// A disk in this zone, by this key, and the claim `data` that is bound to it.
-async fn disk_in_zone(world: &World, key: &str, zone: &str) {
+pub(super) async fn disk_in_zone(world: &World, key: &str, zone: &str) {
     let zone = json!([{"matchExpressions": [
         {"key": key, "operator": "In", "values": [zone]},
     ]}]);
@@ -368,6 +385,6 @@ async fn disk_in_zone(world: &World, key: &str, zone: &str) {
     world.patch_status(&claim, json!({"status": {"phase": "Bound"}})).await;
 }
 
-fn volume(claim: &str) -> Value {
+pub(super) fn volume(claim: &str) -> Value {
     json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]})
 }

@@ -62,6 +62,15 @@ pub async fn a_launch_that_cannot_be_noted_is_not_asked_for_again(world: World) 
     );
 }
 
+/// Its watch has brought it already.
+pub async fn a_launch_does_not_ask_the_api_server_for_its_node_class(world: World) {
+    let asked = world.faults().times(Matching::any().verb(Verb::Get).name("default"));
+    with_pool(&world, &json!({})).await;
+    world.create(build::pod("a", &alone())).await;
+    world.until("the node is ready", one_ready_node).await;
+    assert_eq!(asked.so_far().len(), 0, "requests for the NodeClass");
+}
+
 /// Asks every ten seconds: among thousands of writes, asking after each is most of the work.
 async fn until_at_last<T>(world: &World, mut ask: impl AsyncFnMut(&World) -> Result<T, String>) {
     let mut last = String::new();

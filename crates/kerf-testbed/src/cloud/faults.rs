@@ -20,6 +20,10 @@ pub enum CloudFault {
     InsufficientCapacity,
     /// The launch is refused for some other reason: a quota, say.
     LaunchRefused,
+    /// The cloud answers no launches for this long.
+    Throttled(Duration),
+    /// The operator's account may not launch.
+    Unauthorized,
     /// What is launched is the dearest that the cloud has, whatever types the claim asks for.
     LaunchDear,
     /// The answer to a launch comes this much later.
@@ -38,6 +42,8 @@ pub enum CloudFault {
     ReadRefused,
     /// The instance types cannot be read.
     CatalogueRefused,
+    /// The provider cannot start.
+    StartRefused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,7 @@ pub(super) enum Call {
     Termination,
     Read,
     Catalogue,
+    Start,
 }
 
 impl CloudFault {
@@ -53,6 +60,8 @@ impl CloudFault {
         match self {
             Self::InsufficientCapacity
             | Self::LaunchRefused
+            | Self::Throttled(_)
+            | Self::Unauthorized
             | Self::LaunchDear
             | Self::LaunchSlow(_)
             | Self::LaunchAnswerLost
@@ -61,6 +70,7 @@ impl CloudFault {
             Self::TerminationRefused | Self::TerminationSlow(_) => Call::Termination,
             Self::ReadRefused => Call::Read,
             Self::CatalogueRefused => Call::Catalogue,
+            Self::StartRefused => Call::Start,
         }
     }
 }

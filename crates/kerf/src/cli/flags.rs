@@ -1,44 +1,15 @@
-//! Every flag of `kerf run`, with its environment variable and default.
+//! Every flag of `kerf run`, with its environment variable and default; those of a provider stand with it.
 //!
 //! The names are those of Karpenter, so that a deployment made for it starts. The four consolidation
 //! controls, `--log-format`, the two addresses and `--disable-pod-metrics` are Kerf's own. docs/configuration.md tells the same; a test compares them.
 
-#[derive(Debug)]
-pub(crate) struct Flag {
-    pub(crate) name: &'static str,
-    pub(crate) env: &'static str,
-    pub(crate) default: &'static str,
-    pub(crate) kind: Kind,
-    /// What stands for the value in the help.
-    pub(crate) value: &'static str,
-    pub(crate) heading: &'static str,
-    pub(crate) help: &'static str,
-    /// Completes "expected ..." when the value is refused.
-    pub(crate) expected: &'static str,
-}
+use kerf_provider::Flag;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Bool,
-    /// An environment variable that is set and empty means the empty text.
-    Text,
-    /// Numbers and durations: an environment variable that is set and empty counts as unset.
-    Number,
-}
+use crate::providers;
 
-const BOOL: Flag = Flag {
-    name: "",
-    env: "",
-    default: "false",
-    kind: Kind::Bool,
-    value: "true|false",
-    heading: "",
-    help: "",
-    expected: "true or false",
-};
-const NUMBER: Flag = Flag { kind: Kind::Number, value: "NUMBER", ..BOOL };
-const TEXT: Flag =
-    Flag { kind: Kind::Text, value: "TEXT", default: "", expected: "any text", ..BOOL };
+const BOOL: Flag = Flag::BOOL;
+const NUMBER: Flag = Flag::NUMBER;
+const TEXT: Flag = Flag::TEXT;
 const PORT: Flag = Flag {
     value: "PORT",
     expected: "a port number from 0 to 65535, where 0 takes any free port",
@@ -228,12 +199,13 @@ pub(crate) const FEATURE_GATES: Flag = Flag {
     help: "Features to switch on or off; those not named keep their defaults",
     ..TEXT
 };
-pub(crate) const INSTANCE_TYPES_FILE_PATH: Flag = Flag {
-    name: "instance-types-file-path",
-    env: "INSTANCE_TYPES_FILE_PATH",
-    value: "PATH",
-    heading: "Scheduling",
-    help: "Instance types of the KWOK provider, as a JSON file; empty for the built-in ones",
+pub(crate) const PROVIDER: Flag = Flag {
+    name: "provider",
+    env: "CLOUD_PROVIDER",
+    default: providers::DEFAULT,
+    value: "NAME",
+    heading: "Provider",
+    help: "The cloud that launches nodes",
     ..TEXT
 };
 
@@ -340,7 +312,12 @@ pub(crate) const KARPENTER_SERVICE: Flag = Flag {
     ..TEXT
 };
 
-pub(crate) static ALL: [&Flag; 32] = [
+/// All of them, those of the providers included.
+pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
+    OWN.into_iter().chain(providers::flags())
+}
+
+static OWN: [&Flag; 32] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,
@@ -360,7 +337,7 @@ pub(crate) static ALL: [&Flag; 32] = [
     &SCHEDULER_CONFIG,
     &CPU_REQUESTS,
     &FEATURE_GATES,
-    &INSTANCE_TYPES_FILE_PATH,
+    &PROVIDER,
     &UTILIZATION_THRESHOLD,
     &PRICE_IMPROVEMENT_FACTOR,
     &SAVINGS_THRESHOLD,

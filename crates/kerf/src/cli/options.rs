@@ -1,6 +1,6 @@
 //! From texts to settings.
 
-use std::{ffi::OsString, fmt, net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, net::IpAddr, str::FromStr, time::Duration};
 
 use clap::ArgMatches;
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
@@ -13,20 +13,20 @@ use kerf_controllers::{
     },
 };
 use kerf_model::MinValuesPolicy;
+use kerf_provider::{Flag, FlagKind as Kind, FlagValues};
 use kerf_runtime::{
     Bucket,
     logging::{Logging, Output},
 };
 
-use super::{
-    flags::{self, Flag, Kind},
-    given,
-};
+use super::{flags, given};
+use crate::providers::{self, Chosen};
 
 /// What the operator was told.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     pub(crate) settings: Settings,
+    pub(crate) provider: Chosen,
     /// What it was told and will not do. To be logged: deployments made for Karpenter have to start.
     pub(crate) warnings: Vec<String>,
 }
@@ -83,9 +83,8 @@ impl Options {
             gates,
             default_spread: values.default_spread()?,
             churn: values.churn()?,
-            instance_types_file: values.instance_types_file(),
         };
-        Ok(Self { settings, warnings })
+        Ok(Self { settings, provider: values.provider()?, warnings })
     }
 }
 
@@ -169,8 +168,12 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
         parse_default_spread(&document.text).map_err(|error| document.refuse(error))
     }
 
-    pub(super) fn instance_types_file(&self) -> Option<PathBuf> {
-        not_empty(self.text(&flags::INSTANCE_TYPES_FILE_PATH).text).map(Into::into)
+    pub(super) fn provider(&self) -> Result<Chosen, InvalidValue> {
+        let name = self.text(&flags::PROVIDER);
+        let provider = providers::named(&name.text)
+            .ok_or_else(|| name.refuse(format_args!("expected {}", providers::names())))?;
+        let flags = provider.flags().iter().map(|flag| (flag.name, self.text(flag).text));
+        Ok(Chosen { provider, flags: FlagValues::new(flags) })
     }
 
     fn client_limit(&self) -> Result<Option<Bucket>, InvalidValue> {

@@ -5,12 +5,10 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_parser};
 use jiff::Timestamp;
 use kerf_controllers::Settings;
+use kerf_provider::Flag;
 
-use super::{
-    InvalidValue, Refused, argument,
-    flags::{self, Flag},
-    options::Values,
-};
+use super::{InvalidValue, Refused, argument, flags, options::Values};
+use crate::providers::{self, Chosen};
 
 /// What `kerf plan` was told.
 #[derive(Debug, PartialEq)]
@@ -25,6 +23,7 @@ pub(crate) struct PlanOptions {
     pub(crate) disruption: bool,
     /// The part of the operator's settings that plans depend on.
     pub(crate) settings: Settings,
+    pub(crate) provider: Chosen,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -48,12 +47,16 @@ const DECIDING: [&Flag; 9] = [
     &flags::MIN_VALUES_POLICY,
     &flags::FEATURE_GATES,
     &flags::SCHEDULER_CONFIG,
-    &flags::INSTANCE_TYPES_FILE_PATH,
+    &flags::PROVIDER,
     &flags::UTILIZATION_THRESHOLD,
     &flags::PRICE_IMPROVEMENT_FACTOR,
     &flags::SAVINGS_THRESHOLD,
     &flags::GRACE_PERIOD,
 ];
+
+fn deciding_flags() -> impl Iterator<Item = &'static Flag> {
+    DECIDING.into_iter().chain(providers::flags())
+}
 
 pub(super) fn plan_command() -> clap::Command {
     clap::Command::new("plan")
@@ -99,7 +102,7 @@ pub(super) fn plan_command() -> clap::Command {
                 .action(ArgAction::SetTrue)
                 .help("End with exit code 3 if pods have no place"),
         )
-        .args(DECIDING.map(argument))
+        .args(deciding_flags().map(argument))
 }
 
 /// Where objects come from, and how the answer is printed.
@@ -153,7 +156,7 @@ pub(super) fn explain_command() -> clap::Command {
                 .help("node/NAME (of a Node or its NodeClaim) or nodepool/NAME"),
         )
         .args(sources())
-        .args(DECIDING.map(argument))
+        .args(deciding_flags().map(argument))
 }
 
 pub(super) fn snapshot_command() -> clap::Command {
@@ -179,7 +182,7 @@ impl PlanOptions {
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, Refused> {
-        let (settings, warnings) = deciding(matches, variable)?;
+        let (settings, provider, warnings) = deciding(matches, variable)?;
         Ok(Self {
             files: files(matches),
             now: now(matches)?,
@@ -187,6 +190,7 @@ impl PlanOptions {
             fail_on_unschedulable: matches.get_flag("fail-on-unschedulable"),
             disruption: matches.get_flag("disruption"),
             settings,
+            provider,
             warnings,
         })
     }
@@ -200,6 +204,7 @@ pub(crate) struct ExplainOptions {
     pub(crate) now: Option<Timestamp>,
     pub(crate) format: Format,
     pub(crate) settings: Settings,
+    pub(crate) provider: Chosen,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -227,9 +232,9 @@ impl ExplainOptions {
                 return Err(Refused::Usage(format!("cannot explain {what:?}: {expected}")));
             }
         };
-        let (settings, warnings) = deciding(matches, variable)?;
+        let (settings, provider, warnings) = deciding(matches, variable)?;
         let (files, now, format) = (files(matches), now(matches)?, format(matches));
-        Ok(Self { what, files, now, format, settings, warnings })
+        Ok(Self { what, files, now, format, settings, provider, warnings })
     }
 }
 
@@ -237,7 +242,7 @@ impl ExplainOptions {
 fn deciding(
     matches: &ArgMatches,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<(Settings, Vec<String>), InvalidValue> {
+) -> Result<(Settings, Chosen, Vec<String>), InvalidValue> {
     let values = Values { matches, variable };
     let (gates, warnings) = values.gates()?;
     let settings = Settings {
@@ -246,10 +251,9 @@ fn deciding(
         gates,
         default_spread: values.default_spread()?,
         churn: values.churn()?,
-        instance_types_file: values.instance_types_file(),
         ..Settings::default()
     };
-    Ok((settings, warnings))
+    Ok((settings, values.provider()?, warnings))
 }
 
 fn files(matches: &ArgMatches) -> Vec<PathBuf> {

@@ -10,7 +10,10 @@ use kerf_runtime::{
     logging::{Format, Level, Output},
 };
 
+use kerf_provider::FlagValues;
+
 use super::*;
+use crate::providers::{self, Chosen};
 
 /// What `kerf run` makes of `arguments` and `variables`.
 fn options(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Options, String> {
@@ -29,9 +32,53 @@ fn settings(arguments: &[&str], variables: &[(&str, &str)]) -> Settings {
     options(arguments, variables).unwrap().settings
 }
 
+/// KWOK with this file of instance types.
+fn chosen(instance_types_file: &str) -> Chosen {
+    let provider = providers::named("kwok").unwrap();
+    let flags = [("instance-types-file-path", instance_types_file.to_owned())];
+    Chosen { provider, flags: FlagValues::new(flags) }
+}
+
+#[test]
+fn the_provider_has_flags_of_its_own() {
+    let provider = |arguments: &[&str], variables: &[(&str, &str)]| {
+        options(arguments, variables).map(|options| options.provider)
+    };
+    assert_eq!(provider(&["--provider=kwok"], &[]), Ok(chosen("")));
+    assert_eq!(provider(&[], &[("CLOUD_PROVIDER", "kwok")]), Ok(chosen("")));
+    let (flag, variable) = ("--instance-types-file-path=/a", ("INSTANCE_TYPES_FILE_PATH", "/b"));
+    assert_eq!(provider(&[], &[variable]), Ok(chosen("/b")));
+    assert_eq!(provider(&[flag], &[variable]), Ok(chosen("/a")));
+    assert_eq!(
+        provider(&["--provider=fog"], &[]),
+        Err("invalid value \"fog\" for --provider: expected kwok".into())
+    );
+    assert_eq!(
+        provider(&[], &[("CLOUD_PROVIDER", "")]),
+        Err("invalid value \"\" for the environment variable CLOUD_PROVIDER (--provider): expected kwok".into())
+    );
+}
+
+#[test]
+fn the_crds_are_those_of_the_provider() {
+    let crds = |arguments: &[&str]| {
+        let arguments = ["kerf", "crds"].iter().chain(arguments).map(OsString::from);
+        match parse(arguments, |_| None) {
+            Ok(Command::Crds(provider)) => Ok(provider.name()),
+            Ok(_) => panic!("not what was asked for"),
+            Err(refused) => Err(refused.to_string()),
+        }
+    };
+    assert_eq!(crds(&[]), Ok("kwok"));
+    assert_eq!(crds(&["--provider=kwok"]), Ok("kwok"));
+    let refused = "invalid value \"fog\" for --provider: expected kwok";
+    assert_eq!(crds(&["--provider=fog"]), Err(refused.into()));
+}
+
 #[test]
 fn told_nothing_the_operator_runs_with_its_defaults() {
-    let expected = Options { settings: Settings::default(), warnings: vec![] };
+    let provider = chosen("");
+    let expected = Options { settings: Settings::default(), provider, warnings: vec![] };
     assert_eq!(options(&[], &[]), Ok(expected));
 }
 
@@ -95,7 +142,7 @@ fn booleans_are_read_as_karpenter_reads_them() {
 #[test]
 fn each_flag_has_its_setting() {
     type Change = fn(&mut Settings);
-    let cases: [(&str, &str, Change); 29] = [
+    let cases: [(&str, &str, Change); 28] = [
         ("metrics-port", "0", |s| s.metrics_port = 0),
         ("health-probe-port", "65535", |s| s.health_probe_port = 65535),
         ("metrics-address", "127.0.0.1", |s| s.metrics_address = "127.0.0.1".parse().ok()),
@@ -126,9 +173,6 @@ fn each_flag_has_its_setting() {
         ("cpu-requests", "-4", |_| {}),
         ("feature-gates", "NodeRepair=true", |s| s.gates.node_repair = true),
         ("feature-gates", "", |_| {}),
-        ("instance-types-file-path", "/types.json", |s| {
-            s.instance_types_file = Some("/types.json".into());
-        }),
         ("scaledown-utilization-threshold", "1.0", |s| {
             s.churn.utilization_threshold = "1".parse().unwrap();
         }),
@@ -146,7 +190,7 @@ fn each_flag_has_its_setting() {
     for (name, value, change) in cases {
         let mut expected = Settings::default();
         change(&mut expected);
-        let flag = flags::ALL.iter().find(|flag| flag.name == name).unwrap();
+        let flag = flags::all().find(|flag| flag.name == name).unwrap();
         assert_eq!(settings(&[&format!("--{name}={value}")], &[]), expected, "--{name}={value}");
         assert_eq!(settings(&[&format!("--{name}"), value], &[]), expected, "--{name} {value}");
         assert_eq!(settings(&[], &[(flag.env, value)]), expected, "{}={value}", flag.env);
@@ -160,7 +204,7 @@ fn each_flag_has_its_setting() {
 fn the_scheduler_configuration_is_read() {
     let yaml = "podTopologySpread: {defaultConstraints: [{maxSkew: 2, topologyKey: zone, \
                 whenUnsatisfiable: DoNotSchedule}]}";
-    let Options { settings, warnings } = options(&["--scheduler-config", yaml], &[]).unwrap();
+    let Options { settings, warnings, .. } = options(&["--scheduler-config", yaml], &[]).unwrap();
     let spread = settings.default_spread;
     assert_eq!((spread.len(), spread[0].max_skew), (1, 2));
     assert!(warnings.is_empty(), "{warnings:?}");
@@ -242,7 +286,7 @@ fn wrong_values_are_refused_in_one_sentence() {
             "podTopologySpread.defaultConstraints[0].maxSkew must be greater than 0",
         ),
     ] {
-        let flag = flags::ALL.iter().find(|flag| flag.name == name).unwrap();
+        let flag = flags::all().find(|flag| flag.name == name).unwrap();
         assert_eq!(
             options(&[&format!("--{name}={value}")], &[]),
             Err(format!("invalid value {value:?} for --{name}: {problem}"))
@@ -260,7 +304,7 @@ fn wrong_values_are_refused_in_one_sentence() {
 
 #[test]
 fn numbers_and_durations_take_an_empty_variable_for_unset() {
-    for flag in flags::ALL.iter().filter(|flag| flag.kind != Kind::Text) {
+    for flag in flags::all().filter(|flag| flag.kind != Kind::Text) {
         assert_eq!(settings(&[], &[(flag.env, "")]), Settings::default(), "{}", flag.env);
     }
 }
@@ -313,9 +357,9 @@ fn unknown_flags_and_commands_are_refused_in_one_sentence() {
 #[test]
 fn flags_and_variables_have_names_of_their_own() {
     command().debug_assert();
-    let names: BTreeSet<_> = flags::ALL.iter().map(|flag| flag.name).collect();
-    let variables: BTreeSet<_> = flags::ALL.iter().map(|flag| flag.env).collect();
-    assert_eq!((names.len(), variables.len()), (flags::ALL.len(), flags::ALL.len()));
+    let names: BTreeSet<_> = flags::all().map(|flag| flag.name).collect();
+    let variables: BTreeSet<_> = flags::all().map(|flag| flag.env).collect();
+    assert_eq!((names.len(), variables.len()), (flags::all().count(), flags::all().count()));
 }
 
 const DOCUMENTATION: &str = include_str!("../../../../docs/configuration.md");
@@ -331,8 +375,7 @@ fn rows<'a>(text: &'a str, start: &str) -> Vec<Vec<&'a str>> {
 fn the_documentation_knows_every_flag() {
     let documented: BTreeSet<_> =
         rows(DOCUMENTATION, "| `--").iter().map(|cells| cells[..3].join(" | ")).collect();
-    let defined: BTreeSet<_> = flags::ALL
-        .iter()
+    let defined: BTreeSet<_> = flags::all()
         .map(|flag| {
             let default =
                 if flag.default.is_empty() { String::new() } else { format!("`{}`", flag.default) };

@@ -66,7 +66,8 @@ struct LeftAlone {
 }
 
 pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
-    let objects = Objects::gather(&options.files, options.now, &options.settings)?;
+    let objects =
+        Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
     let taken = objects.estate(&options.settings)?;
     let settings = kerf_disruption::Settings {
         // There is nobody else who waits.

@@ -1,11 +1,15 @@
 //! The operator's metrics and probes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, OnceLock},
+};
 
 use kerf_controllers::{
     Settings,
     operator::{Freshness, Timing},
 };
+use kerf_provider::CloudProvider;
 use kerf_runtime::{
     Metrics,
     admin::{self, Check},
@@ -26,17 +30,20 @@ pub(super) struct Endpoints {
     pub(super) synced: watch::Sender<bool>,
     /// How old that knowledge is.
     pub(super) freshness: Freshness,
+    /// Whether the provider can work.
+    pub(super) provider: ProviderSlot,
     _serving: DropGuard,
 }
 
 impl Endpoints {
     pub(super) async fn open(settings: &Settings, metrics: &Metrics) -> Result<Self, Error> {
         let (crds, synced) = (watch::Sender::new(false), watch::Sender::new(false));
-        let freshness = Freshness::default();
+        let (freshness, provider) = (Freshness::default(), ProviderSlot::default());
         register_build_info(metrics);
         let ready = vec![
             check("manager", "the caches are not synced yet", &synced),
             up_to_date(freshness.clone()),
+            provider.check(),
             check("crd", "custom resources are missing or being deleted", &crds),
             Check::ping("readyz"),
         ];
@@ -49,7 +56,26 @@ impl Endpoints {
         let (address, port) = (settings.health_address, settings.health_probe_port);
         let listener = listen(address, port, "health-probe-port").await?;
         tokio::spawn(admin::serve(listener, probes, stop.clone()));
-        Ok(Self { crds, synced, freshness, _serving: stop.drop_guard() })
+        Ok(Self { crds, synced, freshness, provider, _serving: stop.drop_guard() })
+    }
+}
+
+/// The provider, once there is one: the probes are served before.
+#[derive(Clone, Default)]
+pub(super) struct ProviderSlot(Arc<OnceLock<Arc<dyn CloudProvider>>>);
+
+impl ProviderSlot {
+    pub(super) fn set(&self, provider: Arc<dyn CloudProvider>) {
+        // There is one provider in a process.
+        let _ = self.0.set(provider);
+    }
+
+    fn check(&self) -> Check {
+        let slot = self.clone();
+        Check::new("provider", move || match slot.0.get() {
+            Some(provider) => provider.ready(),
+            None => Err("the provider is not connected yet".to_owned()),
+        })
     }
 }
 

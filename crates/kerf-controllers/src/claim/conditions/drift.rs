@@ -33,37 +33,48 @@ const INSTANCE_TYPE_NOT_FOUND: &str = "InstanceTypeNotFound";
 #[derive(Debug, Default)]
 pub(super) struct CheckedTypes(Mutex<BTreeMap<String, Timestamp>>);
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Drifted(String),
+    NotDrifted,
+    /// There is no NodeClass to compare with.
+    Unknown,
+}
+
 /// Why the claim has drifted, if it has; the first reason counts.
 pub(super) async fn reason(
     context: &Context,
     checked: &CheckedTypes,
     claim: &NodeClaim,
     pool: &NodePool,
-) -> Result<Option<String>> {
+) -> Result<Verdict> {
     if !claim.is_true(LAUNCHED) {
-        return Ok(None);
+        return Ok(Verdict::NotDrifted);
     }
     let known = context.known_labels();
     if hash_differs(claim, pool) {
-        return Ok(Some(POOL_DRIFTED.into()));
+        return Ok(Verdict::Drifted(POOL_DRIFTED.into()));
     }
     if !requirements_hold(claim, pool, &known) {
-        return Ok(Some(REQUIREMENTS_DRIFTED.into()));
+        return Ok(Verdict::Drifted(REQUIREMENTS_DRIFTED.into()));
     }
+    let Ok(class) = context.node_class(&pool.spec.template.spec.node_class_ref) else {
+        return Ok(Verdict::Unknown);
+    };
     if checked.is_due(claim, context.now()) {
-        let types = context.provider.instance_types(pool).await.map_err(|source| {
+        let types = context.provider.instance_types(pool, &class).await.map_err(|source| {
             let what = format!("listing the instance types of NodePool {}", pool.name_any());
             Error::Provider { what, source }
         })?;
         if !type_is_offered(claim, &types, &known) {
-            return Ok(Some(INSTANCE_TYPE_NOT_FOUND.into()));
+            return Ok(Verdict::Drifted(INSTANCE_TYPE_NOT_FOUND.into()));
         }
         checked.found(claim, context.now());
     }
-    match context.provider.drifted(claim).await {
-        Ok(reason) => Ok(reason),
+    match context.provider.drifted(claim, pool, &class).await {
+        Ok(reason) => Ok(reason.map_or(Verdict::NotDrifted, Verdict::Drifted)),
         // Garbage collection looks after instances that are gone.
-        Err(ProviderError::NotFound(_)) => Ok(None),
+        Err(ProviderError::NotFound(_)) => Ok(Verdict::NotDrifted),
         Err(source) => {
             let what = format!("asking whether NodeClaim {} has drifted", claim.name_any());
             Err(Error::Provider { what, source })

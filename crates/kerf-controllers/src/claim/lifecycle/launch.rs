@@ -13,9 +13,13 @@ use kerf_api::{
 use kerf_provider::{Launched, ProviderError};
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Step, is_settled};
+use super::{
+    Step, is_settled,
+    launch_failure::{Verdict, When, verdict},
+};
 use crate::{
     context::Context,
     error::{Error, Result},
@@ -25,11 +29,19 @@ use crate::{
 /// Error texts go into conditions and events, where pages of them help nobody.
 const LONGEST_MESSAGE: usize = 300;
 
-/// What was launched and not yet read off a claim, by the claim's UID. When the note on the claim cannot be written (somebody
-/// else changed the claim, the API server was away), the cloud is not asked again: an answer costs a call, and clouds that
-/// do not know a claim by its name would launch a second instance.
+/// What the launches of this process leave to each other.
 #[derive(Debug, Default)]
-pub(super) struct Launches(Mutex<HashMap<String, Launched>>);
+pub(super) struct Launches {
+    /// What was launched and not yet read off a claim, by the claim's UID. When the note on the claim cannot be written
+    /// (somebody else changed the claim, the API server was away), the cloud is not asked again: an answer costs a call, and
+    /// clouds that do not know a claim by its name would launch a second instance.
+    unnoted: Mutex<HashMap<String, Launched>>,
+    /// By the claim's UID: it is not asked for before this time, and why. Its own condition is a change that brings the claim
+    /// back at once.
+    postponed: Mutex<HashMap<String, (Instant, ProviderError)>>,
+    /// The cloud answers no launches before this time, and what it said.
+    throttled: Mutex<Option<(Instant, String)>>,
+}
 
 impl Launches {
     pub(super) async fn launch(&self, context: &Context, claim: &mut NodeClaim) -> Result<Step> {
@@ -39,71 +51,124 @@ impl Launches {
         }
         let launched = match self.of(claim) {
             Some(launched) => Ok(launched),
-            None => context.provider.create(claim).await,
+            None => self.ask(context, claim).await,
         };
-        if let Ok(launched) = &launched {
-            self.remember(claim, launched);
+        match launched {
+            Ok(launched) => {
+                self.remember(claim, &launched);
+                note(context, claim, launched);
+                Ok(Step::Next)
+            }
+            Err(error) => fail(context, claim, error).await,
         }
-        conclude(context, claim, launched).await
+    }
+
+    async fn ask(&self, context: &Context, claim: &NodeClaim) -> Result<Launched, ProviderError> {
+        let class = context.node_class(&claim.spec.node_class_ref)?;
+        if let Some(ready) = class.ready.as_ref().filter(|ready| ready.status == "False") {
+            let reference = &class.reference;
+            let message = format!("{} {}: {}", reference.kind, reference.name, ready.message);
+            return Err(ProviderError::NodeClassNotReady(message));
+        }
+        let uid = claim.uid().unwrap_or_default();
+        if let Some(why) = self.why_not_now(&uid) {
+            return Err(why);
+        }
+        let launched = context.provider.create(claim, &class).await;
+        if let Err(error) = &launched {
+            self.postpone(uid, error);
+        }
+        launched
+    }
+
+    /// Why the cloud is not asked now to launch the claim, if so.
+    fn why_not_now(&self, uid: &str) -> Option<ProviderError> {
+        let now = Instant::now();
+        if let Some((until, message)) = &*lock(&self.throttled)
+            && *until > now
+        {
+            let retry_after = until.duration_since(now);
+            return Some(ProviderError::Throttled { retry_after, message: message.clone() });
+        }
+        let postponed = lock(&self.postponed);
+        postponed.get(uid).filter(|(until, _)| *until > now).map(|(_, why)| why.clone())
+    }
+
+    fn postpone(&self, uid: String, error: &ProviderError) {
+        let Verdict::TryAgain { when, .. } = verdict(error) else { return };
+        match when {
+            When::Backoff => {}
+            When::After(after) => {
+                lock(&self.postponed).insert(uid, (Instant::now() + after, error.clone()));
+            }
+            When::AllAfter(after) => {
+                warn!(%error, retry_in = ?after, "no claim is launched meanwhile");
+                let message = match error {
+                    ProviderError::Throttled { message, .. } => message.clone(),
+                    other => other.to_string(),
+                };
+                *lock(&self.throttled) = Some((Instant::now() + after, message));
+            }
+        }
     }
 
     pub(super) fn forget(&self, claim: &NodeClaim) {
-        self.lock().remove(claim.metadata.uid.as_deref().unwrap_or_default());
+        let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+        lock(&self.unnoted).remove(uid);
+        lock(&self.postponed).remove(uid);
     }
 
     fn of(&self, claim: &NodeClaim) -> Option<Launched> {
-        self.lock().get(claim.metadata.uid.as_deref()?).cloned()
+        lock(&self.unnoted).get(claim.metadata.uid.as_deref()?).cloned()
     }
 
     fn remember(&self, claim: &NodeClaim, launched: &Launched) {
         if let Some(uid) = claim.uid() {
-            self.lock().insert(uid, launched.clone());
+            lock(&self.unnoted).insert(uid, launched.clone());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Launched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Notes on the claim how its launch ended, or gives it up.
-async fn conclude(
-    context: &Context,
-    claim: &mut NodeClaim,
-    launched: Result<Launched, ProviderError>,
-) -> Result<Step> {
-    match launched {
-        Ok(launched) => {
-            take_over(claim, launched);
-            claim.condition_set(context.now()).set_true(LAUNCHED);
-            if claim.labels().contains_key(labels::NODE_POOL) && context.prices.of(claim).is_none()
-            {
-                context.metrics.price_unknown(claim);
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes on the claim what was launched for it.
+fn note(context: &Context, claim: &mut NodeClaim, launched: Launched) {
+    take_over(claim, launched);
+    claim.condition_set(context.now()).set_true(LAUNCHED);
+    if claim.labels().contains_key(labels::NODE_POOL) && context.prices.of(claim).is_none() {
+        context.metrics.price_unknown(claim);
+    }
+}
+
+/// Notes on the claim why it was not launched, or gives it up.
+async fn fail(context: &Context, claim: &mut NodeClaim, error: ProviderError) -> Result<Step> {
+    let text = error.to_string();
+    let tell = |claim: &NodeClaim, reason: &'static str| {
+        let message = format!("NodeClaim {} event: {}", claim.name_any(), shortened(&text));
+        context.recorder.record(Notice::about(claim, Severity::Warning, reason, message));
+    };
+    match verdict(&error) {
+        Verdict::GiveUp { cause, event } => {
+            if let Some(reason) = event {
+                tell(claim, reason);
             }
-            Ok(Step::Next)
+            give_up(context, claim, &error, cause).await
         }
-        Err(error @ ProviderError::InsufficientCapacity(_)) => {
-            let message =
-                format!("NodeClaim {} event: {}", claim.name_any(), shortened(&error.to_string()));
-            let reason = "InsufficientCapacityError";
-            context.recorder.record(Notice::about(claim, Severity::Warning, reason, message));
-            give_up(context, claim, &error, Cause::InsufficientCapacity).await
-        }
-        Err(error @ ProviderError::NodeClassNotReady(_)) => {
-            give_up(context, claim, &error, Cause::NodeClassNotReady).await
-        }
-        Err(error) => {
-            let (reason, message) = match &error {
-                ProviderError::Create { reason, message } => (reason.as_str(), message.clone()),
-                other => ("LaunchFailed", other.to_string()),
-            };
-            claim.condition_set(context.now()).set_unknown_because(
-                LAUNCHED,
-                reason,
-                &shortened(&message),
-            );
-            let what = format!("launching NodeClaim {}", claim.name_any());
-            Err(Error::Provider { what, source: error })
+        Verdict::TryAgain { reason, message, when, event } => {
+            if let Some(reason) = event {
+                tell(claim, reason);
+            }
+            let message = shortened(message.unwrap_or(&text));
+            claim.condition_set(context.now()).set_unknown_because(LAUNCHED, reason, &message);
+            match when {
+                When::After(after) | When::AllAfter(after) => Ok(Step::Again(after)),
+                When::Backoff => {
+                    let what = format!("launching NodeClaim {}", claim.name_any());
+                    Err(Error::Provider { what, source: error })
+                }
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use kerf_api::{
     labels, taints,
 };
 use kerf_cluster::NoSingleMatch;
+use kerf_provider::Registration;
 use kerf_runtime::{
     Lock,
     events::{Notice, Severity},
@@ -17,16 +18,16 @@ use kerf_runtime::{
 use kube::{Resource, ResourceExt};
 use tracing::info;
 
-use super::is_settled;
+use super::{Step, is_settled};
 use crate::{
     claim::instance::{self, Owner},
     context::Context,
-    error::Result,
+    error::{Error, Result},
 };
 
-pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<()> {
+pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result<Step> {
     if is_settled(claim, REGISTERED, context.now()) {
-        return Ok(());
+        return Ok(Step::Next);
     }
     let found = context.index.read().node_of(claim.provider_id()).cloned();
     let node = match found {
@@ -35,13 +36,13 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
             let mut conditions = claim.condition_set(context.now());
             let message = "Node not registered with cluster";
             conditions.set_unknown_because(REGISTERED, "NodeNotFound", message);
-            return Ok(());
+            return Ok(Step::Next);
         }
         Err(NoSingleMatch::Duplicate(_)) => {
             let mut conditions = claim.condition_set(context.now());
             let message = "Invariant violated, matched multiple nodes";
             conditions.set_false(REGISTERED, "MultipleNodesFound", message);
-            return Ok(());
+            return Ok(Step::Next);
         }
     };
     let in_doubt = instance::is_in_doubt(&context.index.read(), claim, &node);
@@ -49,7 +50,19 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
         let mut conditions = claim.condition_set(context.now());
         let message = format!("its instance belongs to {launcher}");
         conditions.set_false(REGISTERED, "InstanceOfAnotherNodeClaim", &message);
-        return Ok(());
+        return Ok(Step::Next);
+    }
+    let asked = context.provider.registering(claim, &node).await;
+    match asked.map_err(|source| Error::Provider {
+        what: format!("asking whether Node {} may be registered", node.name_any()),
+        source,
+    })? {
+        Registration::Go { labels } => claim.labels_mut().extend(labels),
+        Registration::Wait { because, look_again } => {
+            let mut conditions = claim.condition_set(context.now());
+            conditions.set_unknown_because(REGISTERED, "AwaitingProvider", &because);
+            return Ok(Step::Again(look_again));
+        }
     }
     if !was_kept_from_pods(&node) {
         let message = "Missing karpenter.sh/unregistered taint which prevents registration related race conditions on Karpenter-managed nodes";
@@ -64,7 +77,7 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
     context.metrics.node_registered(claim);
     claim.status.get_or_insert_default().node_name = node.name_any();
     claim.condition_set(context.now()).set_true(REGISTERED);
-    Ok(())
+    Ok(Step::Next)
 }
 
 /// A node that could take pods before its taints and labels were in place may hold pods it should not.

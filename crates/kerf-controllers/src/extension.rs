@@ -1,0 +1,69 @@
+//! What the operator shares with the controllers of its provider.
+
+use std::sync::RwLockReadGuard;
+
+use kerf_api::{NodeClaim, NodeClass};
+use kerf_cluster::Cluster;
+use kerf_provider::{BoxError, ControllerContext};
+use kerf_runtime::{Clock, Fence, Lock, events::Recorder, patch};
+use kube::{
+    Api, Client,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind},
+};
+
+use crate::{context::Context, error::Error, metrics::Cause};
+
+#[async_trait::async_trait]
+impl ControllerContext for Context {
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn cluster(&self) -> RwLockReadGuard<'_, Cluster> {
+        self.index.read()
+    }
+
+    async fn disrupt(&self, claim: &NodeClaim, cause: &'static str) -> Result<(), BoxError> {
+        Ok(Context::disrupt(self, claim, Cause::Provider(cause)).await.map_err(unwrapped)?)
+    }
+
+    async fn write_node_class(
+        &self,
+        class: &NodeClass,
+        changed: DynamicObject,
+    ) -> Result<(), BoxError> {
+        let (group, kind) = (&class.reference.group, &class.reference.kind);
+        let mut kinds = self.provider.node_classes().iter();
+        let known = kinds.find(|known| (&known.group, &known.kind) == (group, kind));
+        let known = known.ok_or_else(|| format!("{kind} is no NodeClass of this provider"))?;
+        let gvk = GroupVersionKind::gvk(group, &known.version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &known.plural);
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let written = patch::patch_both(&api, class.object(), &changed, Lock::Optimistic).await?;
+        if let Some(written) = written {
+            self.index.anticipate(NodeClass::from_object(group, kind, written));
+        }
+        Ok(())
+    }
+}
+
+/// The API server's own error where it is one: conflicts are told by it.
+fn unwrapped(error: Error) -> BoxError {
+    match error {
+        Error::Api { source, .. } => source.into(),
+        other => other.into(),
+    }
+}

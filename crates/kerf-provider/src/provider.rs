@@ -1,0 +1,126 @@
+//! What is known of a provider before it is connected to anything.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use kerf_api::{NodeClass, NodePool, crd::Additions, labels::LabelRules};
+use kerf_model::InstanceType;
+use kerf_runtime::{Clock, Metrics};
+use kube::Client;
+
+use crate::{BoxError, CloudProvider, NodeClassKind};
+
+/// A provider as the binary lists it. This is all that the binary has to be told of a cloud.
+pub trait Provider: Send + Sync {
+    /// The value of `--provider` that chooses it.
+    fn name(&self) -> &'static str;
+
+    /// The kinds of its NodeClasses; the first is the default.
+    fn node_classes(&self) -> Vec<NodeClassKind>;
+
+    /// What it adds to the CRDs.
+    fn additions(&self) -> Additions<'static>;
+
+    /// Its own flags; they stand under a heading of their own in the help.
+    fn flags(&self) -> &'static [&'static Flag] {
+        &[]
+    }
+
+    /// What it knows of its instance types without a cloud, for `kerf plan` and `kerf explain`.
+    fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError>;
+
+    /// The provider at work. Whatever takes a network belongs into [`CloudProvider::start`].
+    fn connect(&self, with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError>;
+}
+
+impl fmt::Debug for dyn Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a provider is given to work with.
+pub struct Connect<'a> {
+    pub client: Client,
+    pub clock: Clock,
+    /// Where its own metrics go.
+    pub metrics: &'a Metrics,
+    pub flags: &'a FlagValues,
+}
+
+impl fmt::Debug for Connect<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect").field("flags", &self.flags).finish_non_exhaustive()
+    }
+}
+
+/// Instance types without a cloud.
+pub trait Catalogue: Send + Sync {
+    fn label_rules(&self) -> &LabelRules;
+
+    /// What the pool could launch; `None` where that is not known, as for a pool of another provider.
+    fn instance_types(
+        &self,
+        pool: &NodePool,
+        class: Option<&NodeClass>,
+    ) -> Option<Vec<Arc<InstanceType>>>;
+}
+
+/// A flag of the command line, with its environment variable and default.
+#[derive(Debug)]
+pub struct Flag {
+    pub name: &'static str,
+    pub env: &'static str,
+    pub default: &'static str,
+    pub kind: FlagKind,
+    /// What stands for the value in the help.
+    pub value: &'static str,
+    pub heading: &'static str,
+    pub help: &'static str,
+    /// Completes "expected ..." when the value is refused.
+    pub expected: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlagKind {
+    Bool,
+    /// An environment variable that is set and empty means the empty text.
+    Text,
+    /// Numbers and durations: an environment variable that is set and empty counts as unset.
+    Number,
+}
+
+impl Flag {
+    pub const BOOL: Self = Self {
+        name: "",
+        env: "",
+        default: "false",
+        kind: FlagKind::Bool,
+        value: "true|false",
+        heading: "",
+        help: "",
+        expected: "true or false",
+    };
+    pub const NUMBER: Self = Self { kind: FlagKind::Number, value: "NUMBER", ..Self::BOOL };
+    pub const TEXT: Self = Self {
+        kind: FlagKind::Text,
+        value: "TEXT",
+        default: "",
+        expected: "any text",
+        ..Self::BOOL
+    };
+}
+
+/// What a provider's flags were set to, defaults included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlagValues(BTreeMap<&'static str, String>);
+
+impl FlagValues {
+    pub fn new(values: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self(values.into_iter().collect())
+    }
+
+    /// Empty where the flag is not set, which is as much as the empty text.
+    pub fn get(&self, flag: &Flag) -> &str {
+        self.0.get(flag.name).map_or(flag.default, String::as_str)
+    }
+}

@@ -1,0 +1,71 @@
+//! The clouds that this binary knows. One more is one more line here.
+
+use std::sync::Arc;
+
+use kerf_provider::{BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, Provider};
+use kerf_runtime::{Clock, Metrics};
+use kube::Client;
+
+/// The first is the default.
+static ALL: [&dyn Provider; 1] = [&kerf_provider_kwok::Kwok];
+
+pub(crate) const DEFAULT: &str = "kwok";
+
+pub(crate) fn named(name: &str) -> Option<&'static dyn Provider> {
+    ALL.into_iter().find(|provider| provider.name() == name)
+}
+
+/// Their names, in a sentence.
+pub(crate) fn names() -> String {
+    ALL.map(Provider::name).join(" or ")
+}
+
+/// The flags of all of them: which one is chosen is known only when the command line has been read.
+pub(crate) fn flags() -> impl Iterator<Item = &'static Flag> {
+    ALL.into_iter().flat_map(|provider| provider.flags().iter().copied())
+}
+
+/// A provider and what its flags were set to.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) provider: &'static dyn Provider,
+    pub(crate) flags: FlagValues,
+}
+
+impl Chosen {
+    pub(crate) fn catalogue(&self) -> Result<Box<dyn Catalogue>, BoxError> {
+        self.provider.catalogue(&self.flags)
+    }
+
+    pub(crate) fn connect(
+        &self,
+        client: Client,
+        clock: Clock,
+        metrics: &Metrics,
+    ) -> Result<Arc<dyn CloudProvider>, BoxError> {
+        self.provider.connect(Connect { client, clock, metrics, flags: &self.flags })
+    }
+}
+
+impl PartialEq for Chosen {
+    fn eq(&self, other: &Self) -> bool {
+        (self.provider.name(), &self.flags) == (other.provider.name(), &other.flags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_first_and_names_are_their_own() {
+        assert_eq!(ALL[0].name(), DEFAULT);
+        for provider in ALL {
+            assert_eq!(named(provider.name()).map(Provider::name), Some(provider.name()));
+            assert!(!provider.node_classes().is_empty(), "{}", provider.name());
+            let headings = provider.flags().iter().map(|flag| flag.heading);
+            let own = format!("(--provider={})", provider.name());
+            assert!(headings.into_iter().all(|heading| heading.ends_with(&own)), "{own}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ pub mod conditions;
 pub mod crashes;
 pub mod disruption;
 pub mod draining;
+pub mod example_provider;
 pub mod faults;
 pub mod hostile_pods;
 pub mod launching;

@@ -6,12 +6,15 @@
 
 pub mod build;
 pub mod chapters;
+mod clouds;
 mod contender;
+pub mod example_provider;
 mod scope;
 pub mod series;
 pub mod stories;
 mod world;
 
+pub use clouds::Cloud;
 pub use contender::{Contender, End};
 pub use scope::SharedCluster;
 pub use world::{Stage, World};

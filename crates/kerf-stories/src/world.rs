@@ -18,7 +18,6 @@ use kerf_testbed::{CloudFaults, EventLog, Faults, Testbed, actors};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::ApiResource,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -27,6 +26,7 @@ use tokio::time::Instant;
 use crate::{
     Contender,
     build::object,
+    clouds::Cloud,
     scope::{Scope, SharedCluster},
 };
 
@@ -54,6 +54,8 @@ pub struct World {
     /// What its cloud sells.
     catalogue: Vec<InstanceType>,
     faults: Faults,
+    /// Whose machines they are.
+    of: Cloud,
     cloud: CloudFaults,
     operator: Option<OperatorHandle>,
     scope: Option<Scope>,
@@ -75,6 +77,17 @@ impl World {
     /// A fresh cluster in this process. Needs a runtime with a paused clock.
     pub async fn on_testbed(seed: u64, settings: Settings) -> Self {
         let mut world = Self::without_operators(seed, settings);
+        world.start_operator().await;
+        world
+    }
+
+    /// A fresh cluster in this process whose operator has this provider.
+    pub async fn with_cloud(of: Cloud, seed: u64, settings: Settings) -> Self {
+        let testbed = Testbed::builder().seed(seed).with_crds(of.crds()).start();
+        let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
+        let actors = testbed.start_actors(actors::Actors::default());
+        let mut world = Self::on_stage(Stage::Testbed { testbed, actors }, settings);
+        (world.of, world.catalogue) = (of, of.instance_types());
         world.start_operator().await;
         world
     }
@@ -155,8 +168,17 @@ impl World {
             Stage::Real(_) | Stage::Shared(_) => Timing::default(),
         };
         let (faults, cloud) = (Faults::seeded(seed), CloudFaults::seeded(seed));
-        let catalogue = kwok::generated();
-        Self { stage, settings, catalogue, faults, cloud, operator: None, scope: None, timing }
+        Self {
+            stage,
+            settings,
+            catalogue: Cloud::Kwok.instance_types(),
+            faults,
+            of: Cloud::Kwok,
+            cloud,
+            operator: None,
+            scope: None,
+            timing,
+        }
     }
 
     async fn with_operator(stage: Stage, settings: Settings) -> Self {
@@ -289,7 +311,7 @@ impl World {
             clock: self.clock(),
             settings: self.settings.clone(),
             instance_types: self.catalogue.clone(),
-            provider: |kwok| kwok,
+            provider: self.of.provider(),
             cloud: self.cloud.clone(),
             timing: self.timing,
             seed: 7,
@@ -315,6 +337,7 @@ impl World {
     /// Creates an object; the one that is returned may have another name.
     pub async fn create<K: Kind>(&self, object: K) -> K {
         let value = serde_json::to_value(&object).and_then(|mut value| {
+            self.of.translate(&mut value);
             if let Some(scope) = &self.scope {
                 scope.rename(&mut value);
             }
@@ -328,7 +351,7 @@ impl World {
 
     /// The story's objects of a kind.
     pub async fn list<K: Kind>(&self) -> Vec<K> {
-        let api: Api<DynamicObject> = Api::all_with(self.client(), &ApiResource::erase::<K>(&()));
+        let api: Api<DynamicObject> = Api::all_with(self.client(), &self.of.resource::<K>());
         let all = ListParams::default();
         let listed = persistently(|| api.list(&all)).await;
         let listed = listed.unwrap_or_else(|error| panic!("listing: {error}")).items;
@@ -506,7 +529,7 @@ impl World {
     }
 
     fn api<K: Kind>(&self, namespace: Option<String>) -> Api<DynamicObject> {
-        let resource = ApiResource::erase::<K>(&());
+        let resource = self.of.resource::<K>();
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client(), &namespace, &resource),
             None => Api::all_with(self.client(), &resource),

@@ -133,13 +133,15 @@ impl Engine<'_> {
         if !host_ports::are_free(&claim.ports, &attempt.spec) {
             return Err(Rejected::ForThisRun);
         }
-        let (set, template) = (claim.set, claim.template);
+        let template = claim.template;
+        let set = self.evaluate_manifests(attempt, template, claim.set, &mut Unseen)?;
+        let claim = &self.claims.all[index];
         let mut total = claim.requests.clone();
         lanes::add(&mut total, &attempt.spec.base.key.requests);
         self.scratch.base.copy_from(&claim.rows);
         let mut unseen = Unseen;
-        let evaluation = Evaluation::new(attempt, template, Some(index), false, &mut unseen);
-        self.evaluate(evaluation, set, &total)
+        let mut evaluation = Evaluation::new(attempt, template, Some(index), false, &mut unseen);
+        self.evaluate_rows(&mut evaluation, set, &total)
     }
 
     /// A new claim.
@@ -152,35 +154,44 @@ impl Engine<'_> {
         if !W::LOOKS {
             self.check_hosts(attempt, None, witness)?;
         }
+        let set = self.templates[template].set;
+        let set = self.evaluate_manifests(attempt, template, set, witness)?;
         self.start_within_limits::<W>(template)?;
         let relax = self.relaxes_min_values();
-        let evaluation = Evaluation::new(attempt, template, None, relax, witness);
-        let set = self.templates[template].set;
-        self.evaluate(evaluation, set, &attempt.spec.base.key.requests)
+        let mut evaluation = Evaluation::new(attempt, template, None, relax, witness);
+        self.evaluate_rows(&mut evaluation, set, &attempt.spec.base.key.requests)
     }
 
-    /// Starts from the rows in the scratch buffer's base. The first check that refuses is the reason, so what users see in their
-    /// manifests comes first.
-    fn evaluate<W: Witness>(
+    /// What users see in their manifests: the first check that refuses is the reason, and this is where they look first.
+    fn evaluate_manifests<W: Witness>(
         &mut self,
-        mut evaluation: Evaluation<'_, W>,
+        attempt: &Attempt,
+        template: usize,
+        set: SetId,
+        witness: &mut W,
+    ) -> Result<SetId, Rejected> {
+        taints::check(&attempt.spec, &self.templates[template].pool.taints, witness)?;
+        let set = self.check_requirements(&attempt.spec, set, witness)?;
+        // Two sets that are known not to go together cost one lookup; room costs a pass over all rows.
+        if !W::LOOKS && !self.some_domain_is_open(attempt, set) {
+            return Err(attempt.rejected());
+        }
+        Ok(set)
+    }
+
+    /// What is left to buy. Starts from the rows in the scratch buffer's base.
+    fn evaluate_rows<W: Witness>(
+        &mut self,
+        evaluation: &mut Evaluation<'_, W>,
         set: SetId,
         total: &[i64],
     ) -> Result<Accepted, Rejected> {
-        let Evaluation { attempt, template, .. } = evaluation;
-        let spec = &attempt.spec;
-        taints::check(spec, &self.templates[template].pool.taints, evaluation.witness)?;
-        let set = self.check_requirements(spec, set, evaluation.witness)?;
-        // Two sets that are known not to go together cost one lookup; room costs a pass over all rows.
-        if !W::LOOKS && !self.some_domain_is_open(attempt, set) {
-            return Err(evaluation.rejected);
-        }
-        self.keep_rows_with_room(spec, template, total);
+        let template = evaluation.template;
+        self.keep_rows_with_room(&evaluation.attempt.spec, template, total);
         if !W::LOOKS && !self.some_row_serves(template, set) {
             return Err(Rejected::ForThisRun);
         }
-        let accepted = self.through_volumes(&mut evaluation, set);
-        accepted.ok_or(evaluation.rejected)
+        self.through_volumes(evaluation, set).ok_or(evaluation.rejected)
     }
 
     /// The checks that are left when volumes and domains have been chosen.
@@ -204,8 +215,14 @@ impl<'a, W: Witness> Evaluation<'a, W> {
         may_relax_min_values: bool,
         witness: &'a mut W,
     ) -> Self {
-        let rejected =
-            if attempt.refusals_are_final { Rejected::ForThisRun } else { Rejected::ForNow };
+        let rejected = attempt.rejected();
         Self { attempt, template, claim, may_relax_min_values, rejected, witness }
+    }
+}
+
+impl Attempt {
+    /// How long it holds that no domain will do.
+    fn rejected(&self) -> Rejected {
+        if self.refusals_are_final { Rejected::ForThisRun } else { Rejected::ForNow }
     }
 }

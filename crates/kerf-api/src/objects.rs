@@ -27,6 +27,11 @@ impl NodeClaim {
         self.status.as_ref().map_or("", |status| &status.provider_id)
     }
 
+    /// Whether its instance is still to come. Its size is unknown until then.
+    pub fn is_unlaunched(&self) -> bool {
+        !self.is_deleting() && self.provider_id().is_empty()
+    }
+
     /// Empty while it has no Node.
     pub fn node_name(&self) -> &str {
         self.status.as_ref().map_or("", |status| &status.node_name)

@@ -7,8 +7,7 @@ use std::{fs, hint::black_box, time::Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_api::labels::LabelRules;
-use kerf_cluster::{Cluster, snapshot::Pools};
+use kerf_cluster::{Cluster, snapshot::Inputs};
 use serde_json::json;
 
 const POD: &str = include_str!("pod.json");
@@ -42,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = Timestamp::now();
     for which in ["first", "second", "third"] {
         let begin = Instant::now();
-        let taken = cluster.snapshot(Pools::default(), &LabelRules::default(), now)?;
+        let taken = cluster.snapshot(Inputs::at(now))?;
         println!("{which} snapshot of {NODES} nodes and {PODS} pods: {:?}", begin.elapsed());
         black_box(taken);
     }
@@ -50,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("kept for snapshots: {} bytes per pod", (views - pods) / PODS);
     cluster.apply(pod(0)?);
     let begin = Instant::now();
-    black_box(cluster.snapshot(Pools::default(), &LabelRules::default(), now)?);
+    black_box(cluster.snapshot(Inputs::at(now))?);
     println!("snapshot after one pod changed: {:?}", begin.elapsed());
     Ok(())
 }

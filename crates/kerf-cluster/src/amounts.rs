@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{Cluster, Kind};
     use jiff::Timestamp;
-    use kerf_api::{decode::decode, labels::LabelRules};
+    use kerf_api::decode::decode;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
@@ -95,9 +95,7 @@ mod tests {
             assert_eq!(reported::<NodeClaim>(&mut cluster, object), "", "it is reported once");
             assert_eq!(reported::<NodeClaim>(&mut cluster, nodeclaim("b", &four, &four)), "");
             assert_eq!(cluster.is_readable("a"), field.is_empty());
-            let rules = LabelRules::default();
-            let taken =
-                cluster.snapshot(crate::snapshot::Pools::default(), &rules, Timestamp::UNIX_EPOCH);
+            let taken = cluster.snapshot(crate::snapshot::Inputs::at(Timestamp::UNIX_EPOCH));
             let taken = taken.unwrap_or_else(|error| panic!("{field}: {error}"));
             let nodes = taken.snapshot.nodes.iter();
             let seen: Vec<_> =

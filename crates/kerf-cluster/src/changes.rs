@@ -231,7 +231,7 @@ kinds! {
     Node in nodes by reindex_node slim node,
     Pod in pods by reindex_pod slim pod else protected,
     DaemonSet in daemon_sets slim daemon_set,
-    PodDisruptionBudget in pdbs else exhausted,
+    PodDisruptionBudget in pdbs by reindex_pdb else exhausted,
     Namespace in namespaces by reindex_namespace,
     PersistentVolume in volumes by reindex_storage,
     PersistentVolumeClaim in volume_claims by reindex_storage,
@@ -347,6 +347,10 @@ fn reindex_storage<K>(cluster: &mut Cluster, _: &Delta<K>) {
 
 fn reindex_workload<K>(cluster: &mut Cluster, _: &Delta<K>) {
     cluster.workloads_changed();
+}
+
+fn reindex_pdb(cluster: &mut Cluster, _: &Delta<PodDisruptionBudget>) {
+    cluster.pdbs_changed();
 }
 
 fn reindex_namespace(cluster: &mut Cluster, _: &Delta<Namespace>) {

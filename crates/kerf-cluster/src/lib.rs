@@ -5,14 +5,13 @@
 
 mod amounts;
 mod changes;
+mod disruption;
 pub mod do_not_disrupt;
-pub mod estate;
 mod marks;
 mod node_class;
 pub mod node_counts;
 mod objects;
 mod ownership;
-pub mod pdb;
 pub mod pods;
 mod slim;
 pub mod snapshot;

@@ -58,6 +58,12 @@ impl Cluster {
         self.marks.nominated_until.get(claim).copied()
     }
 
+    /// Claims that pods are about to come to, and until when.
+    pub(crate) fn nominations(&self, now: Timestamp) -> BTreeMap<String, Timestamp> {
+        let nominated = self.marks.nominated_until.iter().filter(|(_, until)| **until > now);
+        nominated.map(|(claim, until)| (claim.clone(), *until)).collect()
+    }
+
     /// From here on the machine of this claim counts as leaving: it takes no pods, its own need a place elsewhere, and its
     /// pool does without it. `None` if that changes nothing.
     pub fn mark_for_deletion(&mut self, claim: &str) -> Option<Change> {

@@ -118,10 +118,8 @@ mod tests {
         let mut cluster = cluster();
         cluster.apply(claim("theirs", "Other"));
         cluster.apply(node("theirs", "cloud.example/other", false));
-        let rules = kerf_api::labels::LabelRules::default();
-        let taken = cluster
-            .snapshot(crate::snapshot::Pools::default(), &rules, Timestamp::UNIX_EPOCH)
-            .unwrap();
+        let inputs = crate::snapshot::Inputs::at(Timestamp::UNIX_EPOCH);
+        let taken = cluster.snapshot(inputs).unwrap();
         let [node] = &taken.snapshot.nodes[..] else { panic!("{:?}", taken.snapshot.nodes) };
         assert_eq!((&node.claim, &node.pool), (&None, &None));
         assert!(node.exists && node.initialized && !node.deleting);

@@ -75,10 +75,16 @@ pub fn is_reschedulable(pod: &Pod) -> bool {
 
 /// Whether the eviction API may be called for the pod.
 pub fn is_evictable(pod: &Pod, now: Timestamp) -> bool {
-    is_active(pod)
-        && !tolerates_disruption(pod)
-        && !is_owned_by_node(pod)
-        && !Protection::of(pod, now).is_active()
+    is_evictable_but_for_annotation(pod) && !Protection::of(pod, now).is_active()
+}
+
+pub(crate) fn is_evictable_but_for_annotation(pod: &Pod) -> bool {
+    is_active(pod) && !tolerates_disruption(pod) && !is_owned_by_node(pod)
+}
+
+pub(crate) fn is_unready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "False")
 }
 
 /// Whether a drain waits for the pod.

@@ -8,16 +8,14 @@ use k8s_openapi::api::{
         Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec, ReplicationController, Volume,
     },
 };
-use kerf_api::annotations::DO_NOT_DISRUPT;
-
-use crate::estate::DELETION_COST;
+use kerf_api::annotations::{DO_NOT_DISRUPT, POD_DELETION_COST};
 
 /// Conditions that somebody asks for.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "PodResizePending"];
 
 pub(crate) fn pod(pod: &mut Pod) {
     if let Some(annotations) = &mut pod.metadata.annotations {
-        annotations.retain(|key, _| key == DO_NOT_DISRUPT || key == DELETION_COST);
+        annotations.retain(|key, _| key == DO_NOT_DISRUPT || key == POD_DELETION_COST);
         if annotations.is_empty() {
             pod.metadata.annotations = None;
         }
@@ -176,7 +174,7 @@ fn statuses(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{do_not_disrupt::Protection, estate, pdb, pods};
+    use crate::{disruption, do_not_disrupt::Protection, pods};
     use jiff::Timestamp;
     use kerf_model::KnownLabels;
     use serde_json::{Value, json};
@@ -197,7 +195,7 @@ mod tests {
             json!({"/spec/nodeName": null, "/status": {"conditions": [
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"},
             ]}}),
-            json!({"/metadata/annotations": {DO_NOT_DISRUPT: "2h", DELETION_COST: "7"}}),
+            json!({"/metadata/annotations": {DO_NOT_DISRUPT: "2h", POD_DELETION_COST: "7"}}),
             json!({"/spec/containers/0/ports": [
                 {"containerPort": 1}, {"containerPort": 2, "hostPort": 2},
             ]}),
@@ -220,8 +218,8 @@ mod tests {
                     pods::is_evictable(pod, now),
                     pods::is_waiting_for_eviction(pod, now),
                     Protection::of(pod, now),
-                    estate::eviction_cost(pod),
-                    pdb::is_unready(pod),
+                    disruption::eviction_cost(pod),
+                    pods::is_unready(pod),
                     pods::last_event(pod),
                 )
             };

@@ -1,6 +1,10 @@
-//! From the index to what a plan is made from. The operator and `kerf plan` both come through here.
+//! From the index to what decisions are made from. The operator, `kerf plan`, `kerf explain` and simulations all come through
+//! here.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kerf_api::{
@@ -9,15 +13,36 @@ use kerf_api::{
     labels::LabelRules,
 };
 use kerf_model::{
-    Pool, Snapshot,
-    snapshot::{Idle, IdlePool},
+    InstanceType, KnownLabels, Pool, Snapshot,
+    churn::ChurnControls,
+    disruption::{PoolDisruption, StaticPool},
+    snapshot::{Idle, InMemory},
 };
+use kube_core::ResourceExt;
 
 use crate::{
-    Cluster, Kind, pods,
+    Cluster, Key, Kind, node_counts, pods,
     validation::{InvalidPod, validate_pod},
     view::{self, Unreadable},
 };
+
+/// What a snapshot is made from beside the index.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    pub now: Timestamp,
+    pub label_rules: LabelRules,
+    /// By pool. Of pools that are not among them nothing is known.
+    pub instance_types: BTreeMap<String, KnownTypes>,
+    /// What holds where a pool says nothing itself.
+    pub churn: ChurnControls,
+    /// Claims that a command under way is about. Only an operator knows them.
+    pub in_queue: BTreeSet<String>,
+    /// Pods that get a place on a claim without an instance: nothing is planned for them. Only an operator knows them.
+    pub promised: BTreeSet<Key>,
+}
+
+/// What a provider has for a pool, or why that is not known.
+pub type KnownTypes = Result<Vec<Arc<InstanceType>>, String>;
 
 /// A snapshot, and the pods that could not be part of it.
 #[derive(Debug)]
@@ -27,33 +52,17 @@ pub struct Taken {
     pub left_out: Vec<InvalidPod>,
 }
 
-/// The pools of a cluster, by whether they launch nodes for pods.
-#[derive(Clone, Debug, Default)]
-pub struct Pools {
-    pub launching: Vec<Arc<Pool>>,
-    pub idle: Vec<IdlePool>,
-}
-
-impl Pools {
-    /// A pool that may launch nodes does, if it is known of which types.
-    pub fn add(&mut self, pool: Arc<Pool>, idle: Option<Idle>) {
-        let unknown = || Idle::UnknownInstanceTypes { because: String::new() };
-        let idle = idle.or_else(|| pool.instance_types.is_empty().then(unknown));
-        match idle {
-            None => self.launching.push(pool),
-            Some(why) => self.idle.push(IdlePool { pool: pool.name.clone(), why }),
-        }
+impl Inputs {
+    /// The index alone, at this time.
+    pub fn at(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
     }
 }
 
 impl Cluster {
-    /// The cluster as it stands, with these pools to launch from.
-    pub fn snapshot(
-        &self,
-        pools: Pools,
-        rules: &LabelRules,
-        now: Timestamp,
-    ) -> Result<Taken, Unreadable> {
+    /// The cluster as it stands.
+    pub fn snapshot(&self, inputs: Inputs) -> Result<Taken, Unreadable> {
+        let (now, rules) = (inputs.now, &inputs.label_rules);
         let known = view::known_labels(rules);
         let mut reader = self.pod_reader(&known);
         let nodes = self.node_views(&known, &mut reader)?;
@@ -63,9 +72,11 @@ impl Cluster {
             .map(|set| view::daemon_view(set, self.newest_pod_of(set).map(Arc::as_ref), &known));
         let daemons = daemons.map(|daemon| daemon.map(Arc::new)).collect::<Result<_, _>>()?;
         let volumes = self.shared_volumes(&known)?;
-        let namespaces = self.shared_namespaces();
         let (mut pods, mut left_out) = (Vec::new(), Vec::new());
         for pod in self.pods_to_place(now) {
+            if inputs.promised.contains(&pod.key()) {
+                continue;
+            }
             let view = self.pod_view(&pod, &known, &mut reader);
             // A pod that has run somewhere was good enough for that.
             let checked = if pods::is_scheduled(&pod) {
@@ -81,23 +92,81 @@ impl Cluster {
                 }
             }
         }
-        let (labels, Pools { launching: pools, idle: idle_pools }) = (Arc::new(known), pools);
-        let snapshot =
-            Snapshot { labels, pools, idle_pools, nodes, pods, daemons, volumes, namespaces };
+        let snapshot = Snapshot {
+            now,
+            pools: self.pool_views(inputs.instance_types, inputs.churn, &known),
+            labels: Arc::new(known),
+            nodes,
+            pods,
+            daemons,
+            volumes,
+            namespaces: self.shared_namespaces(),
+            pdbs: self.shared_pdbs(),
+            in_memory: InMemory {
+                in_queue: inputs.in_queue,
+                nominated_until: self.nominations(now),
+            },
+        };
         Ok(Taken { snapshot, left_out })
     }
-}
 
-/// Whether the pool may launch nodes for pods, and if not, why.
-pub fn idle(pool: &NodePool) -> Option<Idle> {
-    if pool.spec.replicas.is_some() {
-        return Some(Idle::Static);
+    fn pool_views(
+        &self,
+        mut instance_types: BTreeMap<String, KnownTypes>,
+        churn: ChurnControls,
+        known: &KnownLabels,
+    ) -> BTreeMap<String, Arc<Pool>> {
+        let view = |(key, pool): (&Key, &Arc<NodePool>)| {
+            let types = instance_types.remove(&key.name);
+            let types = types.unwrap_or_else(|| Err(String::new()));
+            let disruption = PoolDisruption::new(&pool.spec.disruption, churn);
+            (key.name.clone(), Pool { disruption, ..self.pool_with(key, pool, types, known) })
+        };
+        let mut pools: BTreeMap<String, Pool> = self.pools.iter().map(view).collect();
+        for claim in self.claims.values().filter(|claim| claim.is_unlaunched()) {
+            if let Some(pool) = claim.node_pool().and_then(|pool| pools.get_mut(pool)) {
+                pool.charge_unlaunched(&known.requirements(&claim.spec.requirements));
+            }
+        }
+        pools.into_iter().map(|(name, pool)| (name, Arc::new(pool))).collect()
     }
-    if pool.is_deleting() {
-        return Some(Idle::Deleting);
+
+    fn pool_with(
+        &self,
+        key: &Key,
+        object: &NodePool,
+        types: KnownTypes,
+        known: &KnownLabels,
+    ) -> Pool {
+        let (types, unknown) = match types {
+            Ok(types) if types.is_empty() => (types, Some(Idle::NoInstanceTypes)),
+            Ok(types) => (types, None),
+            Err(because) => (Vec::new(), Some(Idle::UnknownInstanceTypes { because })),
+        };
+        let unreadable = self.pools.unreadable(key).map(ToString::to_string);
+        let (pool, unreadable) = match view::pool_view(object, types, known) {
+            Ok(pool) => (pool, unreadable),
+            // It has no limits that anyone could keep.
+            Err(error) => {
+                let pool = Pool { name: key.name.clone(), ..Pool::default() };
+                (pool, unreadable.or_else(|| Some(error.to_string())))
+            }
+        };
+        Pool {
+            idle: unreadable.map(Idle::Unreadable).or_else(|| Idle::of(object)).or(unknown),
+            static_pool: self.static_pool(object),
+            ..pool
+        }
     }
-    let message = || pool.condition(READY).map(|ready| ready.message.clone()).unwrap_or_default();
-    (!pool.is_true(READY)).then(|| Idle::NotReady(message()))
+
+    fn static_pool(&self, pool: &NodePool) -> Option<StaticPool> {
+        Some(StaticPool {
+            replicas: pool.replicas()?,
+            limit: node_counts::node_limit(pool),
+            count: self.node_count(&pool.name_any()),
+            launches: !pool.is_deleting() && pool.is_true(READY),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -105,36 +174,6 @@ mod tests {
     use super::*;
     use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
     use serde_json::{Value, json};
-
-    #[test]
-    fn pools_launch_for_pods_when_they_are_ready_and_here_to_stay() {
-        let ready = json!({"conditions": [{
-            "type": "Ready", "status": "True", "reason": "Ready", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]});
-        let not_ready = json!({"conditions": [{
-            "type": "Ready", "status": "False", "reason": "R", "message": "NodeClassReady=False",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]});
-        let deleted = json!({"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let named = json!({"name": "p"});
-        let check = |metadata: &Value, replicas: Value, status: &Value, expected: Option<Idle>| {
-            let class = json!({"group": "g", "kind": "k", "name": "n"});
-            let template = json!({"spec": {"nodeClassRef": class, "requirements": []}});
-            let pool: NodePool = serde_json::from_value(json!({
-                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata,
-                "spec": {"replicas": replicas, "template": template}, "status": status,
-            }))
-            .unwrap();
-            assert_eq!(idle(&pool), expected, "{metadata} {status}");
-        };
-        check(&named, Value::Null, &ready, None);
-        check(&named, json!(2), &ready, Some(Idle::Static));
-        check(&deleted, Value::Null, &ready, Some(Idle::Deleting));
-        check(&named, Value::Null, &json!({}), Some(Idle::NotReady(String::new())));
-        let because = Idle::NotReady("NodeClassReady=False".into());
-        check(&named, Value::Null, &not_ready, Some(because));
-    }
 
     /// Admission may give the pods of a DaemonSet other requests than its template has.
     #[test]
@@ -170,7 +209,7 @@ mod tests {
         };
         let check = |cluster: &Cluster, cpu: &str| {
             let now = "2026-01-01T01:00:00Z".parse().unwrap();
-            let taken = cluster.snapshot(Pools::default(), &LabelRules::default(), now).unwrap();
+            let taken = cluster.snapshot(Inputs::at(now)).unwrap();
             let [daemon] = taken.snapshot.daemons.as_slice() else { panic!("one daemon") };
             assert_eq!(daemon.requests.amount("cpu"), cpu.parse().unwrap());
             let terms = &daemon.constraints.required_terms;

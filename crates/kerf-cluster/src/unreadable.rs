@@ -92,7 +92,7 @@ mod tests {
     /// What cannot be read of the only machine, and the CPUs that it has for pods.
     fn seen(cluster: &Cluster) -> (Option<String>, String) {
         let machine = cluster.state_nodes().next().unwrap();
-        let why = cluster.standing_of(machine, Timestamp::UNIX_EPOCH).unreadable;
+        let why = cluster.unreadable_part(machine).map(ToString::to_string);
         let known = KnownLabels::default();
         let views = cluster.node_views(&known, &mut cluster.pod_reader(&known)).unwrap();
         let field = why.map(|why| why.split("field ").nth(1).unwrap_or_default().to_owned());

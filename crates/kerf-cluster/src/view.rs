@@ -10,6 +10,7 @@ use kerf_api::{
 };
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Resources,
+    pdb::Evicted,
     pod::{PodError, with_limits_as_requests},
     requirement::UnknownOperator,
     resources::ResourcesError,
@@ -19,7 +20,7 @@ use kube_core::ResourceExt;
 
 use crate::{
     Cluster,
-    do_not_disrupt::Protection,
+    disruption::pod_disruption,
     pods,
     state_node::{StateNode, UnreadableStateNode},
 };
@@ -62,7 +63,7 @@ impl Cluster {
             initialized: machine.is_initialized(),
             exists: machine.node.is_some(),
             deleting: machine.is_leaving(),
-            settling: false,
+            disruption: self.node_disruption(machine),
             volume_limits: self.volume_limits(&name),
             name,
         })
@@ -82,11 +83,14 @@ impl Cluster {
         });
         let on_leaving = leaving
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
-        let budgets = self.pdb_limits();
+        let budgets = self.shared_pdbs();
         let displaced = on_leaving.filter(|pod| {
-            pods::is_reschedulable(pod)
-                && !Protection::of(pod, now).is_active()
-                && !budgets.is_blocked_for_good(pod, now)
+            let (disruption, namespace) = (&pod_disruption(pod), pod.namespace());
+            let namespace = &namespace.unwrap_or_default();
+            let evicted = Evicted { namespace, labels: pod.labels(), disruption };
+            disruption.reschedulable
+                && !disruption.do_not_disrupt.holds(now)
+                && !budgets.is_blocked_for_good(evicted, now)
         });
         pending.chain(displaced.cloned()).collect()
     }
@@ -115,8 +119,8 @@ pub fn pool_view(
         taints: template.spec.taints.iter().flatten().map(Into::into).collect(),
         limits: Resources::from_api(&pool.spec.limits)
             .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?,
-        launching: Resources::new(),
         instance_types,
+        ..Pool::default()
     })
 }
 

@@ -10,8 +10,10 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Pod;
+use kerf_api::NodeClaim;
 use kerf_model::{
     KnownLabels, Labels, Resources, Volumes,
+    pdb::{Pdb, PdbLimits},
     pod::{Constraints, PodError, PodReader},
     requirement::UnknownOperator,
     snapshot,
@@ -20,6 +22,7 @@ use kube_core::ResourceExt;
 
 use crate::{
     Cluster, Key,
+    disruption::pod_disruption,
     state_node::{StateNode, UnreadableStateNode},
     view::Unreadable,
 };
@@ -44,6 +47,7 @@ struct Made {
     nodes: BTreeMap<Which, Arc<snapshot::Node>>,
     volumes: Option<Arc<Volumes>>,
     namespaces: Option<Arc<BTreeMap<String, Labels>>>,
+    pdbs: Option<Arc<PdbLimits>>,
     totals: PoolCapacities,
 }
 
@@ -80,16 +84,22 @@ impl Cluster {
         let mut made = self.views.made_with(known);
         let mut views = Vec::with_capacity(self.nodes.values().size_hint().0);
         for machine in self.state_nodes() {
-            let which = Which::of(&machine);
-            if let Some(view) = made.nodes.get(&which) {
-                views.push(Arc::clone(view));
-                continue;
-            }
-            let view = Arc::new(self.node_view(machine, |pod| made.pod(pod, reader))?);
-            made.nodes.insert(which, Arc::clone(&view));
-            views.push(view);
+            views.push(made.node(self, machine, reader)?);
         }
         Ok(views)
+    }
+
+    /// The node of a claim with its pods. `None`: the claim has no instance yet.
+    pub fn node_of_claim(
+        &self,
+        claim: &Arc<NodeClaim>,
+        known: &KnownLabels,
+    ) -> Result<Option<Arc<snapshot::Node>>, Unreadable> {
+        let node = self.node_of(claim.provider_id()).ok();
+        let machine = node.map(|node| self.state_node_of(node)).or_else(|| self.in_flight(claim));
+        let Some(machine) = machine else { return Ok(None) };
+        let mut reader = self.pod_reader(known);
+        self.views.made_with(known).node(self, machine, &mut reader).map(Some)
     }
 
     pub(crate) fn shared_volumes(
@@ -109,6 +119,12 @@ impl Cluster {
         let mut made = self.views.lock();
         let labels = || Arc::new(self.namespace_labels());
         Arc::clone(made.namespaces.get_or_insert_with(labels))
+    }
+
+    pub(crate) fn shared_pdbs(&self) -> Arc<PdbLimits> {
+        let mut made = self.views.lock();
+        let limits = || Arc::new(self.pdbs.values().map(|budget| Pdb::from(&**budget)).collect());
+        Arc::clone(made.pdbs.get_or_insert_with(limits))
     }
 
     /// The capacity and the number of the pool's machines. Those on their way out count for nothing.
@@ -188,6 +204,10 @@ impl Cluster {
     pub(crate) fn namespaces_changed(&mut self) {
         self.views.get_mut().namespaces = None;
     }
+
+    pub(crate) fn pdbs_changed(&mut self) {
+        self.views.get_mut().pdbs = None;
+    }
 }
 
 impl Views {
@@ -224,6 +244,21 @@ impl Views {
 }
 
 impl Made {
+    fn node(
+        &mut self,
+        cluster: &Cluster,
+        machine: StateNode<'_>,
+        reader: &mut PodReader<'_>,
+    ) -> Result<Arc<snapshot::Node>, Unreadable> {
+        let which = Which::of(&machine);
+        if let Some(view) = self.nodes.get(&which) {
+            return Ok(Arc::clone(view));
+        }
+        let view = Arc::new(cluster.node_view(machine, |pod| self.pod(pod, reader))?);
+        self.nodes.insert(which, Arc::clone(&view));
+        Ok(view)
+    }
+
     fn pod(
         &mut self,
         pod: &Pod,
@@ -235,6 +270,7 @@ impl Made {
         }
         let view = reader.read(pod).map(|mut view| {
             view.constraints = self.interned(view.constraints);
+            view.disruption = pod_disruption(pod);
             Arc::new(view)
         });
         self.pods.insert(key, view.clone());

@@ -60,12 +60,8 @@ impl Context {
         &self,
         reference: &NodeClassReference,
     ) -> Result<Arc<NodeClass>, ProviderError> {
-        self.index.read().node_class(reference).cloned().ok_or_else(|| {
-            ProviderError::NodeClassNotFound {
-                kind: reference.kind.clone(),
-                name: reference.name.clone(),
-            }
-        })
+        let class = self.index.read().node_class(reference).cloned();
+        class.ok_or_else(|| ProviderError::no_node_class(reference))
     }
 
     /// What the provider has for the pool.

@@ -21,11 +21,12 @@ mod recovery;
 mod reports;
 mod start;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kerf_cluster::snapshot::Inputs;
 use kerf_disruption::{Command, Memory, Pass};
-use kerf_model::estate::Estate;
+use kerf_model::Snapshot;
 use kerf_runtime::{Queue, compute};
 use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
@@ -138,11 +139,11 @@ impl Disruption {
             }
             return self.look_again(context, state, pending.commands).await;
         }
-        let estate = self.estate(context).await?;
-        let pass = decide(context, state, &estate);
-        state.reports.pass(context, &estate, &pass);
+        let snapshot = self.snapshot(context).await?;
+        let pass = decide(context, state, &snapshot);
+        state.reports.pass(context, &snapshot, &pass);
         do_not_disrupt::tell(context);
-        let quiet = kerf_disruption::quiet_until(&estate, &pass);
+        let quiet = kerf_disruption::quiet_until(&snapshot, &pass);
         let quiet = quiet.filter(|_| self.commands.names().is_empty());
         state.quiet = quiet.map(|until| Quiet { changes, until });
         let (checked, unchecked): (Vec<_>, Vec<_>) =
@@ -181,8 +182,8 @@ impl Disruption {
     ) -> Result<Duration, NotStarted> {
         let settings = context.settings.disruption();
         for command in commands {
-            let estate = self.estate(context).await?;
-            match compute(|| kerf_disruption::validate(&command, &estate, &settings)) {
+            let snapshot = self.snapshot(context).await?;
+            match compute(|| kerf_disruption::validate(&command, &snapshot, &settings)) {
                 Ok(still_right) => {
                     let dropped = still_right.dropped.len();
                     context.metrics.disruption.failed_validation(command.method, dropped);
@@ -225,21 +226,16 @@ impl Disruption {
         Ok(false)
     }
 
-    async fn estate(&self, context: &Context) -> Result<Estate> {
-        let known = context.known_labels();
-        let pools = provisioning::all_pools(context, &known).await;
+    async fn snapshot(&self, context: &Context) -> Result<Snapshot> {
+        let inputs = provisioning::inputs(context, |_| true).await;
         let cluster = context.index.read();
-        let candidates = self.commands.candidates();
-        let claims = candidates.iter().filter_map(|name| cluster.claims().named(name));
-        let in_queue: BTreeSet<String> =
-            claims.map(|claim| claim.provider_id().to_owned()).collect();
-        let rules = context.provider.label_rules();
-        let taken =
-            cluster.estate(&pools, rules, context.settings.churn, &in_queue, context.now())?;
+        context.prices.forget_all_but(cluster.pools().values().map(|pool| &**pool));
+        let in_queue = self.commands.candidates();
+        let taken = cluster.snapshot(Inputs { in_queue, ..inputs })?;
         for invalid in taken.left_out {
             debug!(controller = "disruption", pod = %invalid.pod, reason = %invalid, "pod is left out");
         }
-        Ok(taken.estate)
+        Ok(taken.snapshot)
     }
 
     /// What makes room for pods of nodes that go has to look again and again: the room may be taken by others meanwhile.
@@ -255,14 +251,14 @@ impl Disruption {
     }
 }
 
-fn decide(context: &Context, state: &mut State, estate: &Estate) -> Pass {
+fn decide(context: &Context, state: &mut State, snapshot: &Snapshot) -> Pass {
     let settings = context.settings.disruption();
     let mut begin = Instant::now();
     let answered = |method| {
         context.metrics.disruption.evaluated(method, begin.elapsed());
         begin = Instant::now();
     };
-    compute(|| kerf_disruption::pass_with(estate, &settings, &mut state.memory, answered))
+    compute(|| kerf_disruption::pass_with(snapshot, &settings, &mut state.memory, answered))
 }
 
 impl Settings {

@@ -22,4 +22,5 @@ mod transitions;
 mod writer;
 
 pub use operator::Operator;
+pub use provisioning::snapshot_inputs;
 pub use settings::Settings;

@@ -9,7 +9,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use kerf_api::{
-    NodeClaim, NodePool, ObjectExt,
+    NodeClaim, NodePool,
     conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
     labels, taints,
 };
@@ -34,7 +34,8 @@ use crate::{
 
 pub(crate) use batcher::Batcher;
 pub(crate) use promises::Promises;
-pub(crate) use snapshot::all_pools;
+pub(crate) use snapshot::inputs;
+pub use snapshot::snapshot_inputs;
 
 /// How often pods that need a place are looked at when nothing happens.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -102,7 +103,7 @@ pub(crate) fn is_synced(context: &Context) -> bool {
     let waits = cluster.claims().values().any(|claim| {
         let is_for_unknown =
             || is_for_pods(&cluster, claim) && !context.promises.knows(&claim.name_any());
-        is_unlaunched(claim)
+        claim.is_unlaunched()
             && (!has_failed(claim) || is_for_unknown())
             // One that is left alone is never launched, and others need not wait for that.
             && cluster.is_readable(&claim.name_any())
@@ -119,10 +120,6 @@ fn is_for_pods(cluster: &Cluster, claim: &NodeClaim) -> bool {
     by_pool && pool.is_some_and(|pool| !pool.is_static())
 }
 
-pub(crate) fn is_unlaunched(claim: &NodeClaim) -> bool {
-    !claim.is_deleting() && claim.provider_id().is_empty()
-}
-
 fn has_failed(claim: &NodeClaim) -> bool {
     claim.condition(LAUNCHED).is_some_and(|launched| launched.reason != AWAITING_RECONCILIATION)
 }
@@ -131,10 +128,11 @@ fn has_failed(claim: &NodeClaim) -> bool {
 /// again until it runs, because a claim may come to nothing, and prices, limits and instance types change without an event.
 async fn provision(context: &Context) -> Result<bool> {
     let elsewhere = context.promises.outstanding(context);
-    let Taken { snapshot, left_out } = snapshot::take(context, &elsewhere).await?;
+    let pods_wait = !elsewhere.is_empty();
+    let Taken { snapshot, left_out } = snapshot::take(context, elsewhere).await?;
     publish_invalid(context, &left_out);
     if snapshot.pods.is_empty() {
-        return Ok(!elsewhere.is_empty() || !left_out.is_empty());
+        return Ok(pods_wait || !left_out.is_empty());
     }
     let began = context.now();
     context.metrics.scheduling.begins(snapshot.pods.len(), began);

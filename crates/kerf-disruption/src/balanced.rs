@@ -4,12 +4,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kerf_api::ConsolidationPolicy;
 use kerf_model::{
-    Node, Price,
-    estate::{Cost, Estate, Rules},
+    Node, Pool, Price, Snapshot,
+    disruption::Cost,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
 };
 
@@ -52,18 +52,18 @@ pub struct Score {
 
 impl NodePoolTotals {
     /// Of the pools that weigh their moves. Every node counts, those too that are no candidates.
-    pub fn of(estate: &Estate, candidates: &[Candidate]) -> Self {
+    pub fn of(snapshot: &Snapshot, candidates: &[Candidate]) -> Self {
         let known: BTreeMap<usize, &Candidate> =
             candidates.iter().map(|candidate| (candidate.index, candidate)).collect();
         let mut totals = Self::default();
-        for (index, (node, standing)) in estate.nodes().enumerate() {
-            let Some(pool) = node.pool.as_deref().filter(|pool| is_balanced(pool, &estate.pools))
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            let Some(pool) = node.pool.as_deref().filter(|pool| is_balanced(pool, &snapshot.pools))
             else {
                 continue;
             };
             let (price, cost) = match known.get(&index) {
                 Some(candidate) => (candidate.price, candidate.rescheduling_cost),
-                None => (price_of(node, &estate.pools[pool]), costs::standing_cost(standing)),
+                None => (price_of(node, &snapshot.pools[pool]), costs::whole_cost(node)),
             };
             totals.add(pool, price, cost);
         }
@@ -81,7 +81,7 @@ impl NodePoolTotals {
         &self,
         candidates: &[&Candidate],
         savings: Price,
-        pools: &BTreeMap<String, Rules>,
+        pools: &BTreeMap<String, Arc<Pool>>,
     ) -> Verdict {
         let mut parts: BTreeMap<&str, Total> = BTreeMap::new();
         for candidate in candidates {
@@ -109,7 +109,7 @@ impl NodePoolTotals {
     pub fn may_pass(
         &self,
         candidate: &Candidate,
-        pools: &BTreeMap<String, Rules>,
+        pools: &BTreeMap<String, Arc<Pool>>,
     ) -> Result<(), Blocked> {
         match self.0.get(&candidate.pool) {
             Some(total) if total.price > Price::ZERO => {
@@ -149,15 +149,15 @@ impl Score {
     }
 }
 
-fn price_of(node: &Node, rules: &Rules) -> Price {
+fn price_of(node: &Node, pool: &Pool) -> Price {
     let label = |key: &str| node.labels.get(key).map(String::as_str);
     let instance_type = label(INSTANCE_TYPE)
-        .and_then(|name| rules.pool.instance_types.iter().find(|one| one.name() == name));
+        .and_then(|name| pool.instance_types.iter().find(|one| one.name() == name));
     costs::price(instance_type.map(AsRef::as_ref), label(ZONE), label(CAPACITY_TYPE))
 }
 
-fn is_balanced(pool: &str, pools: &BTreeMap<String, Rules>) -> bool {
-    pools.get(pool).is_some_and(|rules| rules.policy == ConsolidationPolicy::Balanced)
+fn is_balanced(pool: &str, pools: &BTreeMap<String, Arc<Pool>>) -> bool {
+    pools.get(pool).is_some_and(|pool| pool.disruption.policy == ConsolidationPolicy::Balanced)
 }
 
 /// The part of a move's savings that falls to a pool.

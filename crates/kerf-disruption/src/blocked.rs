@@ -7,7 +7,7 @@ use kerf_api::{DisruptionReason, Setback, annotations::DO_NOT_DISRUPT};
 use kerf_model::{
     Price,
     churn::Fraction,
-    estate::{Cost, Obstacle},
+    disruption::{Cost, Obstacle},
     labels::{CAPACITY_TYPE, NODE_POOL, ZONE},
 };
 

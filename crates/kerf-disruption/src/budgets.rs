@@ -3,13 +3,13 @@
 #[cfg(test)]
 mod model;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use kerf_api::{Budget, DisruptionReason};
 use kerf_model::{
+    Pool, Snapshot,
     cron::{CronError, Schedule},
-    estate::Estate,
 };
 
 /// How far the budgets of a pool let disruption go, for one reason.
@@ -45,32 +45,33 @@ impl Allowance {
 }
 
 /// The allowance of every pool for this reason.
-pub fn allowances(estate: &Estate, reason: DisruptionReason) -> BTreeMap<String, Allowance> {
+pub fn allowances(snapshot: &Snapshot, reason: DisruptionReason) -> BTreeMap<String, Allowance> {
     let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    for (node, standing) in estate.nodes() {
+    for node in &snapshot.nodes {
         let Some(pool) = node.pool.as_deref().filter(|_| node.claim.is_some()) else { continue };
-        if node.initialized && !standing.instance_terminating {
+        if node.initialized && !node.disruption.instance_terminating {
             let (nodes, disrupting) = counts.entry(pool).or_default();
             *nodes += 1;
-            *disrupting += u32::from(!standing.ready || node.deleting);
+            *disrupting += u32::from(!node.disruption.ready || node.deleting);
         }
     }
-    let allowance = |(name, rules): (&String, &kerf_model::estate::Rules)| {
+    let allowance = |(name, pool): (&String, &Arc<Pool>)| {
         let (nodes, disrupting) = counts.get(name.as_str()).copied().unwrap_or_default();
         // A budget that cannot be read might have been the one that forbids.
-        let allowed = allowed(&rules.budgets, reason, nodes, estate.now).unwrap_or(0);
+        let allowed = allowed(&pool.disruption.budgets, reason, nodes, snapshot.now).unwrap_or(0);
         (name.clone(), Allowance { nodes, disrupting, allowed })
     };
-    estate.pools.iter().map(allowance).collect()
+    snapshot.pools.iter().map(allowance).collect()
 }
 
 /// What is wrong with the first budget of each pool that cannot be read.
-pub(crate) fn unreadable(estate: &Estate) -> BTreeMap<String, BudgetError> {
-    let wrong = |(name, rules): (&String, &kerf_model::estate::Rules)| {
-        let error = rules.budgets.iter().find_map(|budget| value(budget, 0, estate.now).err())?;
+pub(crate) fn unreadable(snapshot: &Snapshot) -> BTreeMap<String, BudgetError> {
+    let wrong = |(name, pool): (&String, &Arc<Pool>)| {
+        let mut budgets = pool.disruption.budgets.iter();
+        let error = budgets.find_map(|budget| value(budget, 0, snapshot.now).err())?;
         Some((name.clone(), error))
     };
-    estate.pools.iter().filter_map(wrong).collect()
+    snapshot.pools.iter().filter_map(wrong).collect()
 }
 
 /// What the budgets allow for this reason among so many nodes.

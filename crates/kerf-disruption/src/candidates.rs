@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use kerf_api::ConsolidationPolicy;
 use kerf_model::{
-    InstanceType, Node,
-    estate::{Estate, Obstacle, Rules, Standing, Tenant},
+    InstanceType, Node, Pod, Pool, Snapshot,
+    disruption::Obstacle,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
+    snapshot::Idle,
 };
 
 use crate::{
@@ -16,51 +17,39 @@ use crate::{
 };
 
 /// The node as a candidate of the method, or the first check that it fails.
-pub fn candidate(estate: &Estate, index: usize, method: Method) -> Result<Candidate, Blocked> {
-    let rules = check_node(estate, index)?;
-    let (node, standing) = (&estate.snapshot.nodes[index], &estate.standings[index]);
-    check_pods(node, standing, method)?;
-    Ok(describe(estate, index, rules))
+pub fn candidate(snapshot: &Snapshot, index: usize, method: Method) -> Result<Candidate, Blocked> {
+    let node = &snapshot.nodes[index];
+    NODE_CHECKS.iter().try_for_each(|(_, check)| check(snapshot, node))?;
+    let pool = pool_of(snapshot, node)?;
+    check_pods(snapshot, node, method)?;
+    Ok(describe(snapshot, index, pool))
 }
 
-pub(crate) type NodeCheck = fn(&Estate, usize) -> Result<(), Blocked>;
+pub(crate) type NodeCheck = fn(&Snapshot, &Node) -> Result<(), Blocked>;
 
 /// What is asked of every node, whatever the method, and how it is called where it is explained.
 pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 10] = [
-    ("no command is under way for it", |estate, index| {
-        require(!estate.standings[index].in_queue, || Blocked::InQueue)
+    ("no command is under way for it", |snapshot, node| {
+        require(!snapshot.is_in_queue(node), || Blocked::InQueue)
     }),
-    ("it has a NodeClaim", |estate, index| {
-        require(estate.snapshot.nodes[index].claim.is_some(), || Blocked::NotManaged)
+    ("it has a NodeClaim", |_, node| require(node.claim.is_some(), || Blocked::NotManaged)),
+    ("it has a Node", |_, node| require(node.exists, || Blocked::NoNode)),
+    ("it is initialized", |_, node| require(node.initialized, || Blocked::NotInitialized)),
+    ("it is not on its way out", |_, node| require(!node.deleting, || Blocked::Leaving)),
+    ("no pod is about to come", |snapshot, node| match snapshot.nominated_until(node) {
+        Some(until) => Err(Blocked::Nominated { until }),
+        None => Ok(()),
     }),
-    ("it has a Node", |estate, index| {
-        require(estate.snapshot.nodes[index].exists, || Blocked::NoNode)
+    ("it does not ask to be left alone", |_, node| {
+        require(!node.disruption.do_not_disrupt, || Blocked::NodeDoNotDisrupt)
     }),
-    ("it is initialized", |estate, index| {
-        require(estate.snapshot.nodes[index].initialized, || Blocked::NotInitialized)
-    }),
-    ("it is not on its way out", |estate, index| {
-        require(!estate.snapshot.nodes[index].deleting, || Blocked::Leaving)
-    }),
-    ("no pod is about to come", |estate, index| {
-        let nominated = estate.standings[index].nominated_until;
-        match nominated.filter(|until| *until > estate.now) {
-            Some(until) => Err(Blocked::Nominated { until }),
-            None => Ok(()),
-        }
-    }),
-    ("it does not ask to be left alone", |estate, index| {
-        require(!estate.standings[index].do_not_disrupt, || Blocked::NodeDoNotDisrupt)
-    }),
-    ("it and its pods can be read", |estate, index| match &estate.standings[index].unreadable {
+    ("it and its pods can be read", |_, node| match &node.disruption.unreadable {
         Some(what) => Err(Blocked::Unreadable { what: what.clone() }),
         None => Ok(()),
     }),
-    ("it names its NodePool", |estate, index| {
-        require(estate.snapshot.nodes[index].pool.is_some(), || Blocked::NoPoolLabel)
-    }),
-    ("its NodePool and instance types are known", |estate, index| {
-        rules_of(estate, index).map(|_| ())
+    ("it names its NodePool", |_, node| require(node.pool.is_some(), || Blocked::NoPoolLabel)),
+    ("its NodePool and instance types are known", |snapshot, node| {
+        pool_of(snapshot, node).map(|_| ())
     }),
 ];
 
@@ -68,81 +57,80 @@ fn require(holds: bool, otherwise: impl FnOnce() -> Blocked) -> Result<(), Block
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-fn check_node(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
-    NODE_CHECKS.iter().try_for_each(|(_, check)| check(estate, index))?;
-    rules_of(estate, index)
-}
-
-pub(crate) fn rules_of(estate: &Estate, index: usize) -> Result<&Rules, Blocked> {
-    let pool = estate.snapshot.nodes[index].pool.as_ref().ok_or(Blocked::NoPoolLabel)?;
-    let rules = estate.pools.get(pool);
-    let rules = rules.ok_or_else(|| Blocked::PoolNotFound { pool: pool.clone() })?;
-    let known = !rules.pool.instance_types.is_empty();
-    require(known, || Blocked::UnknownInstanceTypes { pool: pool.clone() })?;
-    Ok(rules)
+pub(crate) fn pool_of<'s>(snapshot: &'s Snapshot, node: &Node) -> Result<&'s Arc<Pool>, Blocked> {
+    let name = node.pool.as_ref().ok_or(Blocked::NoPoolLabel)?;
+    let pool = snapshot.pools.get(name);
+    let pool = pool.ok_or_else(|| Blocked::PoolNotFound { pool: name.clone() })?;
+    if let Some(Idle::Unreadable(what)) = &pool.idle {
+        return Err(Blocked::Unreadable { what: what.clone() });
+    }
+    let known = !pool.instance_types.is_empty();
+    require(known, || Blocked::UnknownInstanceTypes { pool: name.clone() })?;
+    Ok(pool)
 }
 
 /// Pods that must not be evicted now. Drift need not wait for them where the pool bounds how long a drain takes.
-pub(crate) fn check_pods(node: &Node, standing: &Standing, method: Method) -> Result<(), Blocked> {
-    if method.is_eventual() && standing.termination_grace_period.is_some() {
+pub(crate) fn check_pods(snapshot: &Snapshot, node: &Node, method: Method) -> Result<(), Blocked> {
+    if method.is_eventual() && node.disruption.termination_grace_period.is_some() {
         return Ok(());
     }
-    let blocking = |protected: bool| {
-        standing.tenants.iter().enumerate().find_map(|(place, tenant)| {
-            let obstacle = tenant.obstacle.as_ref()?;
-            let pod = || node.pods[place].key();
-            let own = *obstacle == Obstacle::DoNotDisrupt;
-            (own == protected).then(|| Blocked::Pod { pod: pod(), obstacle: obstacle.clone() })
-        })
-    };
-    blocking(true).or_else(|| blocking(false)).map_or(Ok(()), Err)
+    let mut first = None;
+    for pod in &node.pods {
+        match snapshot.obstacle(pod) {
+            None => {}
+            // What a pod asks for itself is said before what a budget forbids.
+            Some(obstacle @ Obstacle::DoNotDisrupt) => {
+                return Err(Blocked::Pod { pod: pod.key(), obstacle });
+            }
+            Some(obstacle) => drop(first.get_or_insert((pod, obstacle))),
+        }
+    }
+    first.map_or(Ok(()), |(pod, obstacle)| Err(Blocked::Pod { pod: pod.key(), obstacle }))
 }
 
-pub(crate) fn describe(estate: &Estate, index: usize, rules: &Rules) -> Candidate {
-    let (node, standing) = (&estate.snapshot.nodes[index], &estate.standings[index]);
+pub(crate) fn describe(snapshot: &Snapshot, index: usize, pool: &Pool) -> Candidate {
+    let node = &snapshot.nodes[index];
     let label = |key: &str| node.labels.get(key).cloned();
-    let instance_type = label(INSTANCE_TYPE).and_then(|name| instance_type(rules, &name)).cloned();
+    let instance_type = label(INSTANCE_TYPE).and_then(|name| instance_type(pool, &name)).cloned();
     let (zone, capacity_type) = (label(ZONE), label(CAPACITY_TYPE));
-    let places = |wanted: fn(&Tenant) -> bool| -> Vec<usize> {
-        let tenants = standing.tenants.iter().enumerate();
-        tenants.filter(|(_, tenant)| wanted(tenant)).map(|(place, _)| place).collect()
+    let reschedulable = |place: &usize| node.pods[*place].disruption.reschedulable;
+    let moves = |pod: &Pod| {
+        !pod.disruption.is_protected(snapshot.now) && !snapshot.is_blocked_for_good(pod)
     };
+    let pods: Vec<usize> = (0..node.pods.len()).filter(reschedulable).collect();
     Candidate {
         index,
         node: Arc::clone(node),
-        pool: rules.pool.name.clone(),
-        provider_id: standing.provider_id.clone(),
+        pool: pool.name.clone(),
+        provider_id: node.disruption.provider_id.clone(),
         price: costs::price(instance_type.as_deref(), zone.as_deref(), capacity_type.as_deref()),
         instance_type,
         zone,
         capacity_type,
-        pods: places(|tenant| tenant.reschedulable),
-        moving: places(|tenant| {
-            let protected = tenant.obstacle == Some(Obstacle::DoNotDisrupt);
-            tenant.reschedulable && !protected && !tenant.blocked_for_good
-        }),
-        rescheduling_cost: costs::rescheduling_cost(standing),
-        disruption_cost: costs::disruption_cost(standing, estate.now),
+        moving: pods.iter().copied().filter(|place| moves(&node.pods[*place])).collect(),
+        pods,
+        rescheduling_cost: costs::rescheduling_cost(node),
+        disruption_cost: costs::disruption_cost(node, snapshot.now),
     }
 }
 
-fn instance_type<'a>(rules: &'a Rules, name: &str) -> Option<&'a Arc<InstanceType>> {
-    rules.pool.instance_types.iter().find(|instance_type| instance_type.name() == name)
+fn instance_type<'a>(pool: &'a Pool, name: &str) -> Option<&'a Arc<InstanceType>> {
+    pool.instance_types.iter().find(|instance_type| instance_type.name() == name)
 }
 
-pub(crate) type CandidateCheck = fn(&Estate, &Candidate) -> Result<(), Blocked>;
+pub(crate) type CandidateCheck = fn(&Snapshot, &Candidate) -> Result<(), Blocked>;
 
-const DYNAMIC: (&str, CandidateCheck) = ("its NodePool is not static", |estate, candidate| {
-    require(!rules(estate, candidate).is_static(), || Blocked::StaticPool)
+const DYNAMIC: (&str, CandidateCheck) = ("its NodePool is not static", |snapshot, candidate| {
+    require(!pool(snapshot, candidate).is_static(), || Blocked::StaticPool)
 });
 const ENABLED: (&str, CandidateCheck) =
-    ("its NodePool does not say consolidateAfter: Never", |estate, candidate| {
-        let never = rules(estate, candidate).consolidate_after.is_never();
+    ("its NodePool does not say consolidateAfter: Never", |snapshot, candidate| {
+        let never = pool(snapshot, candidate).disruption.consolidate_after.is_never();
         require(!never, || Blocked::ConsolidationDisabled { pool: candidate.pool.clone() })
     });
 const QUIET: (&str, CandidateCheck) =
-    ("its NodeClaim is Consolidatable: quiet for consolidateAfter", |estate, candidate| {
-        let quiet = estate.standings[candidate.index].consolidatable;
+    ("its NodeClaim is Consolidatable: quiet for consolidateAfter", |_, candidate| {
+        let quiet = candidate.node.disruption.consolidatable;
         require(quiet, || Blocked::NotConsolidatable)
     });
 
@@ -156,8 +144,8 @@ const EMPTINESS: [(&str, CandidateCheck); 4] = [
 ];
 
 const DRIFTED: (&str, CandidateCheck) =
-    ("it is no longer as its NodePool wants it", |estate, candidate| {
-        let drifted = estate.standings[candidate.index].drifted_since.is_some();
+    ("it is no longer as its NodePool wants it", |_, candidate| {
+        let drifted = candidate.node.disruption.drifted_since.is_some();
         require(drifted, || Blocked::NotDrifted)
     });
 
@@ -165,12 +153,11 @@ const DRIFT: [(&str, CandidateCheck); 2] = [DYNAMIC, DRIFTED];
 
 const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
     DRIFTED,
-    ("its NodePool has room for its replacement", |estate, candidate| {
-        static_capacity::room(estate, &candidate.pool).map(|_| ())
+    ("its NodePool has room for its replacement", |snapshot, candidate| {
+        static_capacity::room(snapshot, &candidate.pool).map(|_| ())
     }),
-    ("no replacement for it has just failed", |estate, candidate| {
-        let standing = &estate.standings[candidate.index];
-        setback::check(standing, Method::StaticDrift.reason(), estate.now)
+    ("no replacement for it has just failed", |snapshot, candidate| {
+        setback::check(&candidate.node, Method::StaticDrift.reason(), snapshot.now)
     }),
 ];
 
@@ -187,19 +174,18 @@ const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
     ("its zone is known", |_, candidate| require(candidate.zone.is_some(), || Blocked::NoZone)),
     ENABLED,
     ("it is not empty", |_, candidate| require(!candidate.is_empty(), || Blocked::Empty)),
-    ("its NodePool's policy is not WhenEmpty", |estate, candidate| {
-        let only_empty = rules(estate, candidate).policy == ConsolidationPolicy::WhenEmpty;
+    ("its NodePool's policy is not WhenEmpty", |snapshot, candidate| {
+        let only_empty =
+            pool(snapshot, candidate).disruption.policy == ConsolidationPolicy::WhenEmpty;
         require(!only_empty, || Blocked::PolicyWhenEmpty { pool: candidate.pool.clone() })
     }),
     QUIET,
-    ("its grace period is over", |estate, candidate| {
-        let standing = &estate.standings[candidate.index];
-        controls::grace_period(standing, rules(estate, candidate), estate.now)
+    ("its grace period is over", |snapshot, candidate| {
+        controls::grace_period(snapshot, &candidate.node)
     }),
-    ("its utilization is not above the threshold", |estate, candidate| {
-        let standing = &estate.standings[candidate.index];
-        let controls = &rules(estate, candidate).controls;
-        controls::utilization(&candidate.node, standing, controls, estate.now)
+    ("its utilization is not above the threshold", |snapshot, candidate| {
+        let controls = &pool(snapshot, candidate).disruption.controls;
+        controls::utilization(&candidate.node, controls, snapshot.now)
     }),
 ];
 
@@ -214,12 +200,16 @@ pub(crate) fn checks(method: Method) -> &'static [(&'static str, CandidateCheck)
 }
 
 /// Whether the method may take the candidate.
-pub(crate) fn check(estate: &Estate, candidate: &Candidate, method: Method) -> Result<(), Blocked> {
-    checks(method).iter().try_for_each(|(_, check)| check(estate, candidate))
+pub(crate) fn check(
+    snapshot: &Snapshot,
+    candidate: &Candidate,
+    method: Method,
+) -> Result<(), Blocked> {
+    checks(method).iter().try_for_each(|(_, check)| check(snapshot, candidate))
 }
 
-fn rules<'e>(estate: &'e Estate, candidate: &Candidate) -> &'e Rules {
-    &estate.pools[&candidate.pool]
+fn pool<'s>(snapshot: &'s Snapshot, candidate: &Candidate) -> &'s Pool {
+    &snapshot.pools[&candidate.pool]
 }
 
 /// The best bargain first: what a node costs for what it costs to disturb it. Equal ones by name.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kerf_api::DisruptionReason;
-use kerf_model::{InstanceType, Node, Pod, Pool, Price, estate::Cost};
+use kerf_model::{InstanceType, Node, Pod, Pool, Price, disruption::Cost};
 use kerf_scheduler::{Placement, PlannedClaim};
 
 use crate::{balanced::Score, simulation::Outcome};

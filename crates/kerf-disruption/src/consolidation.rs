@@ -1,16 +1,10 @@
 //! What multi-node and single-node consolidation have in common: whom they may look at, and whether a move is worth it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
-use jiff::Timestamp;
 use kerf_api::DisruptionReason;
-use kerf_model::{
-    Node, Price,
-    estate::{Estate, Standing},
-};
+use kerf_model::{Node, Price, Snapshot};
+use kerf_scheduler::Placement;
 
 use crate::{
     balanced::NodePoolTotals,
@@ -26,10 +20,10 @@ use crate::{
     trials::Trials,
 };
 
-/// One estate, as consolidation looks at it.
+/// One snapshot, as consolidation looks at it.
 #[derive(Debug)]
 pub(crate) struct Consolidation<'e> {
-    estate: &'e Estate,
+    snapshot: &'e Snapshot,
     settings: &'e Settings,
     simulation: Simulation<'e>,
     /// As if no node were in its grace period; made when it is asked for.
@@ -43,19 +37,19 @@ pub(crate) struct Consolidation<'e> {
 impl<'e> Consolidation<'e> {
     /// `graceful` are all nodes that could be taken away if they were quiet and underused, `candidates` those that are.
     pub(crate) fn new(
-        estate: &'e Estate,
+        snapshot: &'e Snapshot,
         settings: &'e Settings,
         graceful: &[Candidate],
         mut candidates: Vec<Candidate>,
     ) -> Self {
         by_savings_ratio(&mut candidates);
         Self {
-            estate,
+            snapshot,
             settings,
-            simulation: Simulation::of_consolidation(estate, settings),
+            simulation: Simulation::of_consolidation(snapshot, settings),
             without_grace: OnceLock::new(),
-            totals: NodePoolTotals::of(estate, graceful),
-            trials: Trials::new(estate, &candidates),
+            totals: NodePoolTotals::of(snapshot, graceful),
+            trials: Trials::new(snapshot, &candidates),
             candidates,
         }
     }
@@ -88,8 +82,9 @@ impl<'e> Consolidation<'e> {
 
     /// What a replacement of this node alone may cost.
     pub(crate) fn bound(&self, candidate: &Candidate) -> Bound {
-        let stakes = Stakes::of([candidate], &self.estate.pools);
-        let required = self.totals.weigh(&[candidate], stakes.price(), &self.estate.pools).required;
+        let stakes = Stakes::of([candidate], &self.snapshot.pools);
+        let required =
+            self.totals.weigh(&[candidate], stakes.price(), &self.snapshot.pools).required;
         let bound = stakes.bound();
         if required > Price::ZERO { bound.and_at_most(stakes.price() - required) } else { bound }
     }
@@ -97,7 +92,7 @@ impl<'e> Consolidation<'e> {
     /// The move that takes this one away; equal nodes are tried out once for all.
     pub(crate) fn consolidate_one(&self, at: usize, method: Method) -> Result<Command, Blocked> {
         let candidate = &self.candidates[at];
-        self.totals.may_pass(candidate, &self.estate.pools)?;
+        self.totals.may_pass(candidate, &self.snapshot.pools)?;
         let decided = self.trial(at).and_then(|it| self.decide(&[candidate], &it, method));
         let command = decided.map_err(|why| {
             let example = &self.candidates[self.trials.example(at)];
@@ -120,28 +115,26 @@ impl<'e> Consolidation<'e> {
     /// The grace period of the node that the pods would go to, if the move would be made without it. A second simulation, so
     /// only asked where a grace period runs.
     fn held_by_grace(&self, candidate: &Candidate, method: Method) -> Option<Blocked> {
-        let estate = self.estate;
-        let mut nodes = estate.nodes().filter(|(node, _)| node.settling);
-        if !nodes.any(|(node, standing)| grace_until(estate, node, standing).is_some()) {
+        let snapshot = self.snapshot;
+        if !snapshot.nodes.iter().any(|node| snapshot.grace_until(node).is_some()) {
             return None;
         }
         let simulation =
-            self.without_grace.get_or_init(|| Simulation::of_drift(estate, self.settings));
+            self.without_grace.get_or_init(|| Simulation::of_drift(snapshot, self.settings));
         let outcome = simulation.consolidated(&[candidate]).ok()?;
         self.decide(&[candidate], &outcome, method).ok()?;
         let own: Vec<&str> =
             candidate.moving.iter().map(|at| &*candidate.node.pods[*at].uid).collect();
-        let places: BTreeMap<&str, usize> =
-            estate.nodes().enumerate().map(|(at, (node, _))| (node.name.as_str(), at)).collect();
-        let destinations = outcome.placements.iter().filter(|placement| {
-            placement.node.settling && placement.pods.iter().any(|pod| own.contains(&&*pod.uid))
-        });
-        let waits: Option<Vec<_>> = destinations
-            .map(|placement| {
-                let name = &placement.node.name;
-                let standing = &estate.standings[*places.get(name.as_str())?];
-                Some((grace_until(estate, &placement.node, standing)?, name.clone()))
-            })
+        let is_destination = |placement: &&Placement| {
+            snapshot.is_settling(&placement.node)
+                && placement.pods.iter().any(|pod| own.contains(&&*pod.uid))
+        };
+        let wait = |node: &Node| Some((snapshot.grace_until(node)?, node.name.clone()));
+        let waits: Option<Vec<_>> = outcome
+            .placements
+            .iter()
+            .filter(is_destination)
+            .map(|placement| wait(&placement.node))
             .collect();
         let (until, node) = waits?.into_iter().max()?;
         Some(Blocked::DestinationGracePeriod { node, until })
@@ -153,8 +146,8 @@ impl<'e> Consolidation<'e> {
         outcome: &Outcome,
         method: Method,
     ) -> Result<Command, Blocked> {
-        let stakes = Stakes::of(candidates.iter().copied(), &self.estate.pools);
-        let weigh = |savings| self.totals.weigh(candidates, savings, &self.estate.pools);
+        let stakes = Stakes::of(candidates.iter().copied(), &self.snapshot.pools);
+        let weigh = |savings| self.totals.weigh(candidates, savings, &self.snapshot.pools);
         let mut bought = None;
         let verdict = match outcome.claims.last() {
             None => {
@@ -162,7 +155,7 @@ impl<'e> Consolidation<'e> {
                 weigh(stakes.price())
             }
             Some(claim) => {
-                let labels = &self.estate.snapshot.labels;
+                let labels = &self.snapshot.labels;
                 let spot_to_spot = self.settings.spot_to_spot;
                 let mut purchase = purchase(candidates, &stakes, claim, labels, spot_to_spot)?;
                 let verdict = weigh(stakes.price() - purchase.claim.price);
@@ -191,22 +184,15 @@ impl<'e> Consolidation<'e> {
 
     /// Whether replacing the node has just failed.
     pub(crate) fn set_back(&self, candidate: &Candidate) -> Result<(), Blocked> {
-        let standing = &self.estate.standings[candidate.index];
-        setback::check(standing, DisruptionReason::Underutilized, self.estate.now)
+        setback::check(&candidate.node, DisruptionReason::Underutilized, self.snapshot.now)
     }
-}
-
-/// Until when the node is in its grace period, if it is.
-fn grace_until(estate: &Estate, node: &Node, standing: &Standing) -> Option<Timestamp> {
-    let until = estate.pools.get(node.pool.as_ref()?)?.grace_until(standing)?;
-    (estate.now < until).then_some(until)
 }
 
 /// The candidates that consolidation may look at; the others are refused.
 pub(crate) fn eligible(look: &mut Look<'_>, graceful: &[Candidate]) -> Vec<Candidate> {
     let mut eligible = Vec::new();
     for candidate in graceful {
-        match check(look.estate, candidate, Method::SingleNode) {
+        match check(look.snapshot, candidate, Method::SingleNode) {
             Ok(()) => eligible.push(candidate.clone()),
             Err(Blocked::Empty | Blocked::StaticPool) => {}
             Err(why) => look.refuse(candidate, Method::SingleNode, why),

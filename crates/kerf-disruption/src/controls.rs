@@ -11,9 +11,8 @@ mod tests;
 
 use jiff::Timestamp;
 use kerf_model::{
-    Node, Quantity,
+    Node, Quantity, Snapshot,
     churn::{ChurnControls, Fraction},
-    estate::{Rules, Standing},
     resources::{CPU, MEMORY},
 };
 
@@ -25,17 +24,12 @@ pub use stakes::{Bound, Stake, Stakes};
 /// A node that is used well is no source of savings.
 ///
 /// Nodes that drifted or are in the last tenth of their life are not protected: they go soon anyway.
-pub fn utilization(
-    node: &Node,
-    standing: &Standing,
-    controls: &ChurnControls,
-    now: Timestamp,
-) -> Result<(), Blocked> {
+pub fn utilization(node: &Node, controls: &ChurnControls, now: Timestamp) -> Result<(), Blocked> {
     let threshold = controls.utilization_threshold;
     // Requests may exceed what is allocatable, so 1 has to be off by rule and not by comparison.
     if threshold >= Fraction::ONE
-        || standing.drifted_since.is_some()
-        || !Lifetime::remaining(standing, now).is_more_than_a_tenth()
+        || node.disruption.drifted_since.is_some()
+        || !Lifetime::remaining(node, now).is_more_than_a_tenth()
     {
         return Ok(());
     }
@@ -52,10 +46,10 @@ pub fn utilization_of(node: &Node) -> Fraction {
 }
 
 /// A node where a pod just came or went is neither a source nor, for pods that consolidation moves, a destination.
-pub fn grace_period(standing: &Standing, rules: &Rules, now: Timestamp) -> Result<(), Blocked> {
-    match rules.grace_until(standing) {
-        Some(until) if now < until => Err(Blocked::GracePeriod { until }),
-        _ => Ok(()),
+pub fn grace_period(snapshot: &Snapshot, node: &Node) -> Result<(), Blocked> {
+    match snapshot.grace_until(node) {
+        Some(until) => Err(Blocked::GracePeriod { until }),
+        None => Ok(()),
     }
 }
 

@@ -2,29 +2,33 @@
 
 use jiff::Timestamp;
 use kerf_model::{
-    InstanceType, Price,
-    estate::{Cost, Standing},
+    InstanceType, Node, Price,
+    disruption::{Cost, PodDisruption},
 };
 
 use crate::controls::Lifetime;
 
 /// One for the node, and what each pod that has to move costs, as far as it is not negative.
-pub(crate) fn rescheduling_cost(standing: &Standing) -> Cost {
-    let tenants = standing.tenants.iter().filter(|tenant| tenant.reschedulable);
-    tenants.fold(Cost::ONE, |sum, tenant| sum.plus(tenant.eviction_cost.at_least_zero()))
+pub(crate) fn rescheduling_cost(node: &Node) -> Cost {
+    of_pods(node, |pod| pod.reschedulable)
+        .fold(Cost::ONE, |sum, pod| sum.plus(pod.eviction_cost.at_least_zero()))
 }
 
-/// The same of a node that nobody may touch now: what is already leaving it and what cannot leave count as well.
-pub(crate) fn standing_cost(standing: &Standing) -> Cost {
-    let tenants = standing.tenants.iter().filter(|tenant| tenant.counted);
-    tenants.fold(Cost::ONE, |sum, tenant| sum.plus(tenant.eviction_cost.at_least_zero()))
+/// The same of a node that is no candidate now: what is already leaving it and what cannot leave count as well.
+pub(crate) fn whole_cost(node: &Node) -> Cost {
+    of_pods(node, |pod| pod.counted)
+        .fold(Cost::ONE, |sum, pod| sum.plus(pod.eviction_cost.at_least_zero()))
 }
 
 /// What the pods cost together, less as the node nears its end.
-pub(crate) fn disruption_cost(standing: &Standing, now: Timestamp) -> Cost {
-    let tenants = standing.tenants.iter().filter(|tenant| tenant.reschedulable);
-    let sum = tenants.fold(Cost(0), |sum, tenant| sum.plus(tenant.eviction_cost));
-    Lifetime::remaining(standing, now).of(sum.at_least_zero())
+pub(crate) fn disruption_cost(node: &Node, now: Timestamp) -> Cost {
+    let moving = of_pods(node, |pod| pod.reschedulable);
+    let sum = moving.fold(Cost(0), |sum, pod| sum.plus(pod.eviction_cost));
+    Lifetime::remaining(node, now).of(sum.at_least_zero())
+}
+
+fn of_pods(node: &Node, which: fn(&PodDisruption) -> bool) -> impl Iterator<Item = &PodDisruption> {
+    node.pods.iter().map(|pod| &pod.disruption).filter(move |pod| which(pod))
 }
 
 /// What a running node costs: whether the offering can still be bought does not matter. Zero when nobody knows.
@@ -40,22 +44,28 @@ pub(crate) fn price(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::estate::Tenant;
+    use kerf_model::{Pod, disruption::NodeDisruption};
+    use std::sync::Arc;
     use std::time::Duration;
 
     fn at(time: &str) -> Timestamp {
         format!("2026-01-01T{time}Z").parse().unwrap()
     }
 
-    fn standing(costs: &[i64], expire_after: Option<Duration>) -> Standing {
-        let tenant = |cost: &i64| Tenant {
-            reschedulable: true,
-            eviction_cost: Cost(*cost),
-            ..Tenant::default()
+    fn node(costs: &[i64], expire_after: Option<Duration>) -> Node {
+        let pod = |reschedulable, cost| {
+            let eviction_cost = Cost(cost);
+            let disruption =
+                PodDisruption { reschedulable, eviction_cost, ..PodDisruption::default() };
+            Arc::new(Pod { disruption, ..Pod::default() })
         };
-        let mut tenants: Vec<_> = costs.iter().map(tenant).collect();
-        tenants.push(Tenant { eviction_cost: Cost::ONE, ..Tenant::default() });
-        Standing { tenants, expire_after, created: Some(at("00:00:00")), ..Standing::default() }
+        let daemon = pod(false, Cost::ONE.0);
+        let created = Some(at("00:00:00"));
+        Node {
+            pods: costs.iter().map(|cost| pod(true, *cost)).chain([daemon]).collect(),
+            disruption: NodeDisruption { expire_after, created, ..NodeDisruption::default() },
+            ..Node::default()
+        }
     }
 
     #[test]
@@ -74,9 +84,9 @@ mod tests {
             (vec![one], Some(Duration::ZERO), "00:00:00", 2 * one, 0),
         ];
         for (pods, lifetime, now, rescheduling, disruption) in cases {
-            let standing = standing(&pods, lifetime);
-            assert_eq!(rescheduling_cost(&standing), Cost(rescheduling), "{pods:?}");
-            let got = disruption_cost(&standing, at(now));
+            let node = node(&pods, lifetime);
+            assert_eq!(rescheduling_cost(&node), Cost(rescheduling), "{pods:?}");
+            let got = disruption_cost(&node, at(now));
             assert_eq!(got, Cost(disruption), "{pods:?} {lifetime:?} {now}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kerf_model::estate::Estate;
+use kerf_model::Snapshot;
 
 use crate::{
     blocked::Blocked,
@@ -18,18 +18,18 @@ const METHOD: Method = Method::Drift;
 
 /// The node that has drifted for the longest time and whose pods have a place, with as many new nodes as that takes.
 pub(crate) fn look(look: &mut Look<'_>) {
-    let estate = look.estate;
-    let since = |candidate: &Candidate| estate.standings[candidate.index].drifted_since;
-    let drifted = (0..estate.standings.len())
-        .filter(|index| estate.standings[*index].drifted_since.is_some())
-        .filter_map(|index| candidate(estate, index, METHOD).ok())
-        .filter(|candidate| check(estate, candidate, METHOD).is_ok());
+    let snapshot = look.snapshot;
+    let since = |candidate: &Candidate| candidate.node.disruption.drifted_since;
+    let drifted = (0..snapshot.nodes.len())
+        .filter(|index| snapshot.nodes[*index].disruption.drifted_since.is_some())
+        .filter_map(|index| candidate(snapshot, index, METHOD).ok())
+        .filter(|candidate| check(snapshot, candidate, METHOD).is_ok());
     let mut drifted: Vec<_> = drifted.collect();
     look.found.eligible.insert(METHOD, drifted.len());
     if drifted.is_empty() {
         return;
     }
-    look.memory.begin_pass(METHOD, look.fingerprint, estate.now);
+    look.memory.begin_pass(METHOD, look.fingerprint, snapshot.now);
     let round = look.memory.round(METHOD);
     round.retain(&drifted);
     drifted.retain(|candidate| !round.is_known(&candidate.node.name));
@@ -48,9 +48,9 @@ pub(crate) fn look(look: &mut Look<'_>) {
     look.found.complete &= affordable.len() <= look.settings.looks_per_pass;
     affordable.truncate(look.settings.looks_per_pass);
 
-    let simulation = Simulation::of_drift(estate, look.settings);
+    let simulation = Simulation::of_drift(snapshot, look.settings);
     let (in_vain, found) = first_found(look.settings.threads, &affordable, |candidate| {
-        replace(estate, &simulation, candidate)
+        replace(snapshot, &simulation, candidate)
     });
     for (candidate, why) in affordable.iter().zip(in_vain) {
         look.memory.round(METHOD).looked_at(&candidate.node.name);
@@ -64,13 +64,13 @@ pub(crate) fn look(look: &mut Look<'_>) {
 
 /// The world without the node, unless it takes a new one and the last new one has just failed.
 pub(crate) fn replace(
-    estate: &Estate,
+    snapshot: &Snapshot,
     simulation: &Simulation<'_>,
     candidate: &Candidate,
 ) -> Result<Outcome, Blocked> {
     let outcome = simulation.without(&[candidate])?;
     if !outcome.claims.is_empty() {
-        setback::check(&estate.standings[candidate.index], METHOD.reason(), estate.now)?;
+        setback::check(&candidate.node, METHOD.reason(), snapshot.now)?;
     }
     Ok(outcome)
 }

@@ -13,7 +13,7 @@ const METHOD: Method = Method::Emptiness;
 pub(crate) fn look(look: &mut Look<'_>, graceful: &[Candidate]) {
     let mut empty = Vec::new();
     for candidate in graceful {
-        match check(look.estate, candidate, METHOD) {
+        match check(look.snapshot, candidate, METHOD) {
             Ok(()) => empty.push(candidate.clone()),
             Err(Blocked::NotEmpty { .. } | Blocked::StaticPool) => {}
             Err(why) => look.refuse(candidate, METHOD, why),

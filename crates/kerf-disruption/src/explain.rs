@@ -7,16 +7,16 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use kerf_api::{Budget, ConsolidationPolicy, DisruptionReason};
 use kerf_model::{
-    Node, Price,
+    Node, Price, Snapshot,
     churn::{ChurnControls, Fraction},
-    estate::{Cost, Estate},
+    disruption::Cost,
 };
 use kerf_scheduler::{Plan, PlannedClaim, Refusal, Stop};
 
 use crate::{
     blocked::Blocked,
     budgets::{self, Allowance, BudgetError},
-    candidates::{self, NODE_CHECKS, checks, describe, rules_of},
+    candidates::{self, NODE_CHECKS, checks, describe, pool_of},
     command::{Candidate, Command, Method},
     consolidation::Consolidation,
     controls::{self, Bound},
@@ -27,10 +27,10 @@ use crate::{
     static_capacity,
 };
 
-/// Explains the nodes and pools of one estate.
+/// Explains the nodes and pools of one snapshot.
 #[derive(Debug)]
 pub struct Explainer<'e> {
-    estate: &'e Estate,
+    snapshot: &'e Snapshot,
     static_capacity: bool,
     consolidation: Consolidation<'e>,
     drift: Simulation<'e>,
@@ -101,7 +101,7 @@ pub struct PoolExplanation {
     pub pool: String,
     pub policy: ConsolidationPolicy,
     pub consolidate_after: String,
-    pub replicas: Option<i64>,
+    pub replicas: Option<u64>,
     pub controls: ChurnControls,
     pub allowances: Vec<(DisruptionReason, Allowance)>,
     pub budgets: Vec<BudgetExplanation>,
@@ -127,27 +127,27 @@ pub struct NodeVerdict {
 }
 
 impl<'e> Explainer<'e> {
-    pub fn new(estate: &'e Estate, settings: &'e Settings) -> Self {
+    pub fn new(snapshot: &'e Snapshot, settings: &'e Settings) -> Self {
         let all = DisruptionReason::ALL;
         Self {
-            estate,
+            snapshot,
             static_capacity: settings.static_capacity,
-            consolidation: Consolidation::new(estate, settings, &graceful(estate), Vec::new()),
-            drift: Simulation::of_drift(estate, settings),
-            allowances: all.map(|reason| (reason, budgets::allowances(estate, reason))).into(),
+            consolidation: Consolidation::new(snapshot, settings, &graceful(snapshot), Vec::new()),
+            drift: Simulation::of_drift(snapshot, settings),
+            allowances: all.map(|reason| (reason, budgets::allowances(snapshot, reason))).into(),
         }
     }
 
     /// `None`: there is no such node. A claim whose node has yet to appear goes by its own name.
     pub fn node(&self, name: &str) -> Option<NodeExplanation> {
-        let nodes = &self.estate.snapshot.nodes;
+        let nodes = &self.snapshot.nodes;
         let index = nodes
             .iter()
             .position(|node| node.name == name || node.claim.as_deref() == Some(name))?;
-        let (node, standing) = (&nodes[index], &self.estate.standings[index]);
+        let node = &nodes[index];
         let checks = NODE_CHECKS
             .iter()
-            .map(|(question, check)| Check { question, answer: check(self.estate, index) });
+            .map(|(question, check)| Check { question, answer: check(self.snapshot, node) });
         let candidate = self.described(index);
         let methods = candidate.iter().flat_map(|candidate| {
             self.methods(candidate).iter().map(|method| self.method(candidate, *method))
@@ -155,7 +155,7 @@ impl<'e> Explainer<'e> {
         Some(NodeExplanation {
             node: Arc::clone(node),
             utilization: controls::utilization_of(node),
-            quiet_since: standing.quiet_since(),
+            quiet_since: node.disruption.quiet_since(),
             checks: checks.collect(),
             methods: methods.collect(),
             candidate,
@@ -164,20 +164,20 @@ impl<'e> Explainer<'e> {
 
     /// `None`: there is no such pool.
     pub fn pool(&self, name: &str) -> Option<PoolExplanation> {
-        let rules = self.estate.pools.get(name)?;
-        let of_pool =
-            |index: &usize| self.estate.snapshot.nodes[*index].pool.as_deref() == Some(name);
-        let indices = (0..self.estate.standings.len()).filter(of_pool);
+        let pool = self.snapshot.pools.get(name)?;
+        let of_pool = |index: &usize| self.snapshot.nodes[*index].pool.as_deref() == Some(name);
+        let indices = (0..self.snapshot.nodes.len()).filter(of_pool);
         let mut nodes: Vec<_> = indices.map(|index| self.line(index)).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
         let of_reason = |(reason, pools): (&DisruptionReason, &BTreeMap<String, Allowance>)| {
             Some((*reason, *pools.get(name)?))
         };
+        let rules = &pool.disruption;
         Some(PoolExplanation {
             pool: name.to_owned(),
             policy: rules.policy,
             consolidate_after: rules.consolidate_after.as_str().to_owned(),
-            replicas: rules.replicas,
+            replicas: pool.static_pool.map(|it| it.replicas),
             controls: rules.controls,
             allowances: self.allowances.iter().filter_map(of_reason).collect(),
             budgets: rules
@@ -185,7 +185,7 @@ impl<'e> Explainer<'e> {
                 .iter()
                 .map(|budget| BudgetExplanation {
                     budget: budget.clone(),
-                    is_active: budgets::is_active(budget, self.estate.now),
+                    is_active: budgets::is_active(budget, self.snapshot.now),
                 })
                 .collect(),
             nodes,
@@ -193,14 +193,15 @@ impl<'e> Explainer<'e> {
     }
 
     fn described(&self, index: usize) -> Option<Candidate> {
-        let rules = rules_of(self.estate, index).ok()?;
-        Some(describe(self.estate, index, rules))
+        let pool = pool_of(self.snapshot, &self.snapshot.nodes[index]).ok()?;
+        Some(describe(self.snapshot, index, pool))
     }
 
     fn line(&self, index: usize) -> NodeVerdict {
-        let candidate = match rules_of(self.estate, index) {
-            Ok(rules) => describe(self.estate, index, rules),
-            Err(unknown) => return self.unknown(index, unknown),
+        let node = &self.snapshot.nodes[index];
+        let candidate = match pool_of(self.snapshot, node) {
+            Ok(pool) => describe(self.snapshot, index, pool),
+            Err(unknown) => return self.unknown(node, unknown),
         };
         let mut verdict = Err(Blocked::StaticPool);
         for method in self.methods(&candidate) {
@@ -223,20 +224,19 @@ impl<'e> Explainer<'e> {
     }
 
     /// A node of which too little is known for it to be a candidate.
-    fn unknown(&self, index: usize, unknown: Blocked) -> NodeVerdict {
-        let (node, standing) = (&self.estate.snapshot.nodes[index], &self.estate.standings[index]);
-        let first = NODE_CHECKS.iter().find_map(|(_, check)| check(self.estate, index).err());
+    fn unknown(&self, node: &Node, unknown: Blocked) -> NodeVerdict {
+        let first = NODE_CHECKS.iter().find_map(|(_, check)| check(self.snapshot, node).err());
         NodeVerdict {
             node: node.name.clone(),
             price: None,
-            pods: standing.tenants.iter().filter(|tenant| tenant.reschedulable).count(),
+            pods: node.pods.iter().filter(|pod| pod.disruption.reschedulable).count(),
             verdict: Err(first.unwrap_or(unknown)),
         }
     }
 
     /// Those that decide about a node by itself, in the order in which they are asked.
     fn methods(&self, candidate: &Candidate) -> &'static [Method] {
-        match self.estate.pools[&candidate.pool].is_static() {
+        match self.snapshot.pools[&candidate.pool].is_static() {
             false => &[Method::Emptiness, Method::Drift, Method::SingleNode],
             true if self.static_capacity => &[Method::StaticDrift],
             true => &[],
@@ -244,15 +244,15 @@ impl<'e> Explainer<'e> {
     }
 
     fn method(&self, candidate: &Candidate, method: Method) -> MethodExplanation {
-        let standing = &self.estate.standings[candidate.index];
         let mut answers = vec![Check {
             question: "its pods may be evicted",
-            answer: candidates::check_pods(&candidate.node, standing, method),
+            answer: candidates::check_pods(self.snapshot, &candidate.node, method),
         }];
         answers.extend(
-            checks(method)
-                .iter()
-                .map(|(question, check)| Check { question, answer: check(self.estate, candidate) }),
+            checks(method).iter().map(|(question, check)| Check {
+                question,
+                answer: check(self.snapshot, candidate),
+            }),
         );
         answers.push(Check {
             question: "the budgets of its NodePool leave room",
@@ -271,7 +271,7 @@ impl<'e> Explainer<'e> {
             prices: (method == Method::SingleNode && !candidate.is_empty()).then(|| Prices {
                 node: candidate.price,
                 disruption_cost: candidate.disruption_cost,
-                controls: self.estate.pools[&candidate.pool].controls,
+                controls: self.snapshot.pools[&candidate.pool].disruption.controls,
                 bound: self.consolidation.bound(candidate),
             }),
             verdict: self.verdict(candidate, method),
@@ -279,16 +279,16 @@ impl<'e> Explainer<'e> {
     }
 
     fn verdict(&self, candidate: &Candidate, method: Method) -> Result<Command, Blocked> {
-        candidates::candidate(self.estate, candidate.index, method)?;
-        candidates::check(self.estate, candidate, method)?;
+        candidates::candidate(self.snapshot, candidate.index, method)?;
+        candidates::check(self.snapshot, candidate, method)?;
         afford(&self.allowances[&method.reason()], candidate, method)?;
         match method {
             Method::Drift => {
-                let outcome = drift::replace(self.estate, &self.drift, candidate)?;
+                let outcome = drift::replace(self.snapshot, &self.drift, candidate)?;
                 Ok(Command::replacing(method, candidate.clone(), outcome))
             }
             Method::MultiNode | Method::SingleNode => self.consolidation.weigh(candidate, method),
-            Method::StaticDrift => Ok(static_capacity::replace(self.estate, candidate.clone())),
+            Method::StaticDrift => Ok(static_capacity::replace(self.snapshot, candidate.clone())),
             Method::Emptiness => Ok(Command::removal(method, vec![candidate.clone()])),
         }
     }

@@ -1,6 +1,6 @@
 //! Choosing nodes to disrupt, and saying why the others are left alone.
 //!
-//! Everything here is a function of an [`Estate`](kerf_model::estate::Estate) and [`Settings`]: no client, no clock,
+//! Everything here is a function of a [`Snapshot`](kerf_model::Snapshot) and [`Settings`]: no client, no clock,
 //! no randomness. The live loop, its validation, `kerf plan`, `kerf explain` and simulations all come through here.
 
 pub mod balanced;
@@ -19,6 +19,7 @@ mod fingerprint;
 mod memory;
 mod multi_node;
 mod pass;
+pub mod pool_drift;
 mod promise;
 mod quiet;
 mod replacement;

@@ -10,7 +10,7 @@ use crate::{
     multi_node,
 };
 
-/// Prices change and costs fall as nodes age, so even an estate that is the same is looked at again after a while.
+/// Prices change and costs fall as nodes age, so even a cluster that is the same is looked at again after a while.
 pub(crate) const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// Handed from pass to pass by whoever makes them. It may be dropped at any time: the next pass then looks at everything.
@@ -27,15 +27,15 @@ pub(crate) struct Round {
     /// By node.
     looked: BTreeMap<String, LastLook>,
     pass: u64,
-    /// The first pass that saw the estate as it is now. What was looked at since need not be looked at again.
+    /// The first pass that saw the cluster as it is now. What was looked at since need not be looked at again.
     first: u64,
-    estate: Option<(Fingerprint, Timestamp)>,
+    cluster: Option<(Fingerprint, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct LastLook {
     pass: u64,
-    /// Another look at the same estate is of no use.
+    /// Another look at the same cluster is of no use.
     in_vain: bool,
 }
 
@@ -72,8 +72,8 @@ impl Memory {
     }
 
     /// To be called once by each pass of the method.
-    pub(crate) fn begin_pass(&mut self, method: Method, estate: Fingerprint, now: Timestamp) {
-        self.round(method).begin_pass(estate, now);
+    pub(crate) fn begin_pass(&mut self, method: Method, cluster: Fingerprint, now: Timestamp) {
+        self.round(method).begin_pass(cluster, now);
     }
 
     pub(crate) fn round(&mut self, method: Method) -> &mut Round {
@@ -82,13 +82,13 @@ impl Memory {
 }
 
 impl Round {
-    fn begin_pass(&mut self, estate: Fingerprint, now: Timestamp) {
+    fn begin_pass(&mut self, cluster: Fingerprint, now: Timestamp) {
         self.pass += 1;
-        let known = self.estate.is_some_and(|(known, since)| {
-            known == estate && now.duration_since(since) < STALE_AFTER
+        let known = self.cluster.is_some_and(|(known, since)| {
+            known == cluster && now.duration_since(since) < STALE_AFTER
         });
         if !known {
-            self.estate = Some((estate, now));
+            self.cluster = Some((cluster, now));
             self.first = self.pass;
         }
     }
@@ -124,11 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_looked_at_is_known_until_the_estate_changes_or_time_passes() {
+    fn what_was_looked_at_is_known_until_the_cluster_changes_or_time_passes() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut memory = Memory::default();
-        let mut look = |estate: u64, second: i64, name: &str| {
-            memory.begin_pass(Method::SingleNode, Fingerprint(estate), at(second));
+        let mut look = |cluster: u64, second: i64, name: &str| {
+            memory.begin_pass(Method::SingleNode, Fingerprint(cluster), at(second));
             let round = memory.round(Method::SingleNode);
             let known = round.is_known(name);
             round.looked_at(name);

@@ -22,7 +22,7 @@ type Against = BTreeMap<(String, &'static str), Unmerged>;
 /// The largest set of the best bargains that can go together.
 pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
     look.found.eligible.insert(METHOD, consolidation.candidates.len());
-    look.memory.begin_pass(METHOD, look.fingerprint, look.estate.now);
+    look.memory.begin_pass(METHOD, look.fingerprint, look.snapshot.now);
     if look.memory.round(METHOD).is_known(SEARCH) {
         return;
     }

@@ -1,9 +1,9 @@
-//! One look at the whole estate: what to do next, and why not more.
+//! One look at the whole cluster: what to do next, and why not more.
 
 use std::collections::BTreeMap;
 
 use kerf_api::DisruptionReason;
-use kerf_model::estate::Estate;
+use kerf_model::Snapshot;
 
 use crate::{
     blocked::Blocked,
@@ -59,27 +59,27 @@ pub struct Unmerged {
 }
 
 /// Asks the methods in their order; the first that finds something ends the pass.
-pub fn pass(estate: &Estate, settings: &Settings, memory: &mut Memory) -> Pass {
-    pass_with(estate, settings, memory, |_| {})
+pub fn pass(snapshot: &Snapshot, settings: &Settings, memory: &mut Memory) -> Pass {
+    pass_with(snapshot, settings, memory, |_| {})
 }
 
 /// The same, and tells when each of the methods has answered: who has a clock can say how long that took.
 pub fn pass_with(
-    estate: &Estate,
+    snapshot: &Snapshot,
     settings: &Settings,
     memory: &mut Memory,
     mut answered: impl FnMut(Method),
 ) -> Pass {
     let skip = memory.take_rejected();
     let mut found = Pass { complete: skip.is_none(), ..Pass::default() };
-    let graceful = found.survey(estate);
+    let graceful = found.survey(snapshot);
     for reason in DisruptionReason::ALL {
-        found.allowances.insert(reason, budgets::allowances(estate, reason));
+        found.allowances.insert(reason, budgets::allowances(snapshot, reason));
     }
-    found.unreadable_budgets = budgets::unreadable(estate);
+    found.unreadable_budgets = budgets::unreadable(snapshot);
     let allowances = found.allowances.values().flatten();
-    let fingerprint = Fingerprint::of(estate, allowances);
-    let mut look = Look { estate, settings, memory, fingerprint, found: &mut found };
+    let fingerprint = Fingerprint::of(snapshot, allowances);
+    let mut look = Look { snapshot, settings, memory, fingerprint, found: &mut found };
     let mut consolidation = None;
     let asked = |method: &Method| {
         Some(*method) > skip && (settings.static_capacity || *method != Method::StaticDrift)
@@ -92,7 +92,7 @@ pub fn pass_with(
             Method::MultiNode | Method::SingleNode => {
                 let consolidation = consolidation.get_or_insert_with(|| {
                     let eligible = consolidation::eligible(&mut look, &graceful);
-                    Consolidation::new(estate, settings, &graceful, eligible)
+                    Consolidation::new(snapshot, settings, &graceful, eligible)
                 });
                 if method == Method::MultiNode {
                     multi_node::look(&mut look, consolidation);
@@ -111,7 +111,7 @@ pub fn pass_with(
 
 /// What a method works with.
 pub(crate) struct Look<'p> {
-    pub(crate) estate: &'p Estate,
+    pub(crate) snapshot: &'p Snapshot,
     pub(crate) settings: &'p Settings,
     pub(crate) memory: &'p mut Memory,
     pub(crate) fingerprint: Fingerprint,
@@ -137,10 +137,10 @@ impl Look<'_> {
 
 impl Pass {
     /// The candidates of the methods that wait for every pod.
-    fn survey(&mut self, estate: &Estate) -> Vec<Candidate> {
+    fn survey(&mut self, snapshot: &Snapshot) -> Vec<Candidate> {
         let mut survey = Vec::new();
-        for (index, node) in estate.snapshot.nodes.iter().enumerate() {
-            match candidates::candidate(estate, index, Method::Emptiness) {
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            match candidates::candidate(snapshot, index, Method::Emptiness) {
                 Ok(candidate) => survey.push(candidate),
                 Err(why) => self.refused.push(Refused {
                     node: node.name.clone(),
@@ -156,8 +156,8 @@ impl Pass {
 }
 
 /// The same without the reasons of the others.
-pub(crate) fn graceful(estate: &Estate) -> Vec<Candidate> {
-    Pass::default().survey(estate)
+pub(crate) fn graceful(snapshot: &Snapshot) -> Vec<Candidate> {
+    Pass::default().survey(snapshot)
 }
 
 /// Whether the budgets of its pool leave room for one more.

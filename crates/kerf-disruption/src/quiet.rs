@@ -1,30 +1,30 @@
 //! How long a look that found nothing stays true, so that a cluster in which nothing changes costs nothing.
 
 use jiff::Timestamp;
-use kerf_model::estate::{Estate, Standing};
+use kerf_model::{Node, Snapshot};
 
 use crate::{budgets, memory::STALE_AFTER, pass::Pass};
 
 /// Until when another look is of no use while nothing changes: the first moment at which time alone may change what is
 /// found. `None`: the look found something, or did not get to the end.
-pub fn quiet_until(estate: &Estate, pass: &Pass) -> Option<Timestamp> {
+pub fn quiet_until(snapshot: &Snapshot, pass: &Pass) -> Option<Timestamp> {
     if !pass.commands.is_empty() || !pass.complete {
         return None;
     }
-    let now = estate.now;
+    let now = snapshot.now;
     let stale = now.checked_add(STALE_AFTER).unwrap_or(Timestamp::MAX);
-    let budgets = estate.pools.values().flat_map(|rules| &rules.budgets);
+    let budgets = snapshot.pools.values().flat_map(|pool| &pool.disruption.budgets);
     let turns = budgets.filter_map(|budget| budgets::turns(budget, now, stale));
-    let rules = |pool: &Option<String>| estate.pools.get(pool.as_ref()?);
-    let rests = estate.nodes().filter_map(|(node, it)| rules(&node.pool)?.grace_until(it));
-    let safe = estate.standings.iter().flat_map(safe_until);
+    let nodes = || snapshot.nodes.iter();
+    let rests = nodes().filter_map(|node| snapshot.grace_until(node));
+    let safe = nodes().flat_map(|node| safe_until(snapshot, node));
     turns.chain(rests).chain(safe).filter(|time| *time > now).chain([stale]).min()
 }
 
 /// When pods that were planned onto the node have come, when the protection of those on it ends, and when it is tried again
 /// after a failure.
-fn safe_until(standing: &Standing) -> impl Iterator<Item = Timestamp> {
-    let protected = standing.tenants.iter().filter_map(|pod| pod.protected_until);
-    let tried_again = standing.setback.as_ref().map(|setback| setback.until.0);
-    protected.chain(standing.nominated_until).chain(tried_again)
+fn safe_until(snapshot: &Snapshot, node: &Node) -> impl Iterator<Item = Timestamp> {
+    let protected = node.pods.iter().filter_map(|pod| pod.disruption.do_not_disrupt.end());
+    let tried_again = node.disruption.setback.as_ref().map(|setback| setback.until.0);
+    protected.chain(snapshot.nominated_until(node)).chain(tried_again)
 }

@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{DisruptionReason, Setback};
-use kerf_model::estate::Standing;
+use kerf_model::Node;
 
 use crate::Blocked;
 
@@ -35,20 +35,16 @@ pub fn set_back(
 }
 
 /// Whether a replacement for this reason may be tried now. Removing a node without one always may.
-pub(crate) fn check(
-    standing: &Standing,
-    reason: DisruptionReason,
-    now: Timestamp,
-) -> Result<(), Blocked> {
-    match in_force(standing, now) {
+pub(crate) fn check(node: &Node, reason: DisruptionReason, now: Timestamp) -> Result<(), Blocked> {
+    match in_force(node, now) {
         Some(setback) if setback.reason == reason => Err(Blocked::Setback(setback.clone())),
         _ => Ok(()),
     }
 }
 
 /// What the node still has to wait for.
-pub fn in_force(standing: &Standing, now: Timestamp) -> Option<&Setback> {
-    standing.setback.as_ref().filter(|setback| setback.until.0 > now)
+pub fn in_force(node: &Node, now: Timestamp) -> Option<&Setback> {
+    node.disruption.setback.as_ref().filter(|setback| setback.until.0 > now)
 }
 
 #[cfg(test)]
@@ -93,10 +89,11 @@ mod tests {
     #[test]
     fn only_the_same_reason_waits_and_only_for_as_long() {
         let setback = set_back(None, Drifted, "gone".to_owned(), at(0));
-        let standing = Standing { setback: Some(setback.clone()), ..Standing::default() };
-        assert_eq!(check(&standing, Drifted, at(0)), Err(Blocked::Setback(setback)));
-        assert_eq!(check(&standing, Drifted, at(1)), Ok(()));
-        assert_eq!(check(&standing, Underutilized, at(0)), Ok(()));
-        assert_eq!(check(&Standing::default(), Drifted, at(0)), Ok(()));
+        let mut node = Node::default();
+        node.disruption.setback = Some(setback.clone());
+        assert_eq!(check(&node, Drifted, at(0)), Err(Blocked::Setback(setback)));
+        assert_eq!(check(&node, Drifted, at(1)), Ok(()));
+        assert_eq!(check(&node, Underutilized, at(0)), Ok(()));
+        assert_eq!(check(&Node::default(), Drifted, at(0)), Ok(()));
     }
 }

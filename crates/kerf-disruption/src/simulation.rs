@@ -1,6 +1,6 @@
 //! Trying a disruption out: where would everybody go?
 
-use kerf_model::{Price, estate::Estate};
+use kerf_model::{Price, Snapshot};
 use kerf_scheduler::{Leaving, Options, Placement, Plan, PlannedClaim, Prober, Stop, Stopped};
 
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Answers what would happen without some nodes, for one estate. Shared between threads.
+/// Answers what would happen without some nodes, for one snapshot. Shared between threads.
 #[derive(Debug)]
 pub(crate) struct Simulation<'e> {
     prober: Prober<'e>,
@@ -24,14 +24,14 @@ pub(crate) struct Outcome {
 
 impl<'e> Simulation<'e> {
     /// As consolidation sees it: nodes that are still settling take no pods that it would move.
-    pub(crate) fn of_consolidation(estate: &'e Estate, settings: &Settings) -> Self {
+    pub(crate) fn of_consolidation(snapshot: &'e Snapshot, settings: &Settings) -> Self {
         let options = Options { honor_settling: true, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(&estate.snapshot, &options) }
+        Self { prober: Prober::new(snapshot, &options) }
     }
 
-    pub(crate) fn of_drift(estate: &'e Estate, settings: &Settings) -> Self {
+    pub(crate) fn of_drift(snapshot: &'e Snapshot, settings: &Settings) -> Self {
         let options = Options { honor_settling: false, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(&estate.snapshot, &options) }
+        Self { prober: Prober::new(snapshot, &options) }
     }
 
     /// The world without these nodes, however many new ones that takes.

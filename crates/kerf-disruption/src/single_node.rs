@@ -15,7 +15,7 @@ const METHOD: Method = Method::SingleNode;
 pub(crate) fn look(look: &mut Look<'_>, consolidation: &Consolidation<'_>) {
     let candidates = &consolidation.candidates;
     look.found.eligible.insert(METHOD, candidates.len());
-    look.memory.begin_pass(METHOD, look.fingerprint, look.estate.now);
+    look.memory.begin_pass(METHOD, look.fingerprint, look.snapshot.now);
     look.memory.round(METHOD).retain(candidates);
     let allowances = look.allowances(METHOD);
     let mut affordable = Vec::new();

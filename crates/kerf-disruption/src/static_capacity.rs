@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_model::{
-    NodeCount,
-    estate::{Cost, Estate, Obstacle, Standing, StaticPool},
+    Node, NodeCount, Snapshot,
+    disruption::{Cost, StaticPool},
 };
 
 use crate::{
@@ -46,7 +46,7 @@ pub fn resize(replicas: u64, count: NodeCount) -> Resize {
 pub struct Member<'a> {
     pub claim: &'a str,
     /// `None`: it has no instance yet.
-    pub standing: Option<&'a Standing>,
+    pub node: Option<&'a Node>,
 }
 
 /// The claims that go when a static pool has `excess` nodes too many: those that disturb least first, and by name among
@@ -72,16 +72,15 @@ enum Rank {
 
 impl Rank {
     fn of(member: &Member<'_>, now: Timestamp) -> Self {
-        let Some(standing) = member.standing else { return Self::Unlaunched };
-        let tenants = &standing.tenants;
-        let protected =
-            tenants.iter().any(|tenant| tenant.obstacle == Some(Obstacle::DoNotDisrupt));
-        if !protected && !tenants.iter().any(|tenant| tenant.reschedulable) {
+        let Some(node) = member.node else { return Self::Unlaunched };
+        let pods = || node.pods.iter().map(|pod| &pod.disruption);
+        let protected = pods().any(|pod| pod.is_protected(now));
+        if !protected && !pods().any(|pod| pod.reschedulable) {
             return Self::Empty;
         }
-        let costs = tenants.iter().map(|tenant| tenant.eviction_cost.0);
+        let costs = pods().map(|pod| pod.eviction_cost.0);
         let sum = Cost(costs.fold(0, i64::saturating_add));
-        let cost = Lifetime::remaining(standing, now).of(sum);
+        let cost = Lifetime::remaining(node, now).of(sum);
         if protected { Self::Protected(cost) } else { Self::Occupied(cost) }
     }
 }
@@ -117,33 +116,31 @@ impl Held {
 ///
 /// Nothing is tried out: the pool keeps as many nodes as it had, and its pods find room on what is alike.
 pub(crate) fn look(look: &mut Look<'_>) {
-    let estate = look.estate;
+    let snapshot = look.snapshot;
     let mut by_pool: BTreeMap<&str, Vec<Candidate>> = BTreeMap::new();
-    for index in 0..estate.standings.len() {
-        let drifted = estate.standings[index].drifted_since.is_some();
-        let pool = estate.snapshot.nodes[index].pool.as_deref();
-        let Some(pool) = pool.filter(|pool| drifted && estate.static_pools.contains_key(*pool))
-        else {
-            continue;
-        };
-        if let Ok(candidate) = candidate(estate, index, METHOD) {
-            by_pool.entry(pool).or_default().push(candidate);
+    for (index, node) in snapshot.nodes.iter().enumerate() {
+        let drifted = node.disruption.drifted_since.is_some();
+        let pool = snapshot.pool_of(node).filter(|pool| drifted && pool.is_static());
+        if let Some(pool) = pool
+            && let Ok(candidate) = candidate(snapshot, index, METHOD)
+        {
+            by_pool.entry(&pool.name).or_default().push(candidate);
         }
     }
     look.found.eligible.insert(METHOD, by_pool.values().map(Vec::len).sum());
     let mut allowances = look.allowances(METHOD);
     for (pool, mut drifted) in by_pool {
-        let since = |candidate: &Candidate| estate.standings[candidate.index].drifted_since;
+        let since = |candidate: &Candidate| candidate.node.disruption.drifted_since;
         drifted.sort_by_cached_key(|one| (since(one), one.node.name.clone()));
-        let mut room = room(estate, pool).unwrap_or_default();
+        let mut room = room(snapshot, pool).unwrap_or_default();
         for candidate in drifted {
-            let allowed = check(estate, &candidate, METHOD)
-                .and_then(|()| if room > 0 { Ok(()) } else { Err(no_headroom(estate, pool)) })
+            let allowed = check(snapshot, &candidate, METHOD)
+                .and_then(|()| if room > 0 { Ok(()) } else { Err(no_headroom(snapshot, pool)) })
                 .and_then(|()| spend(&mut allowances, &candidate, METHOD));
             match allowed {
                 Ok(()) => {
                     room -= 1;
-                    look.found.commands.push(replace(estate, candidate));
+                    look.found.commands.push(replace(snapshot, candidate));
                 }
                 Err(why) => look.refuse(&candidate, METHOD, why),
             }
@@ -152,8 +149,8 @@ pub(crate) fn look(look: &mut Look<'_>) {
 }
 
 /// One more of the pool's template in the place of the node.
-pub(crate) fn replace(estate: &Estate, candidate: Candidate) -> Command {
-    let pool = Arc::clone(&estate.pools[&candidate.pool].pool);
+pub(crate) fn replace(snapshot: &Snapshot, candidate: Candidate) -> Command {
+    let pool = Arc::clone(&snapshot.pools[&candidate.pool]);
     Command {
         // The provider picks, among all that the template allows.
         savings: None,
@@ -163,9 +160,9 @@ pub(crate) fn replace(estate: &Estate, candidate: Candidate) -> Command {
 }
 
 /// How many nodes of the pool can be replaced now.
-pub(crate) fn room(estate: &Estate, pool: &str) -> Result<u64, Blocked> {
-    let pool = estate.static_pools.get(pool).ok_or(Blocked::NotStatic)?;
-    headroom(pool).map_err(Blocked::Static)
+pub(crate) fn room(snapshot: &Snapshot, pool: &str) -> Result<u64, Blocked> {
+    let pool = snapshot.pools.get(pool).and_then(|pool| pool.static_pool);
+    headroom(&pool.ok_or(Blocked::NotStatic)?).map_err(Blocked::Static)
 }
 
 /// How many nodes of the pool can be replaced at once. Each replacement comes first, so it takes up room under the limit
@@ -185,8 +182,9 @@ fn headroom(pool: &StaticPool) -> Result<u64, Held> {
     }
 }
 
-fn no_headroom(estate: &Estate, pool: &str) -> Blocked {
-    Blocked::Static(full(&estate.static_pools[pool]))
+fn no_headroom(snapshot: &Snapshot, pool: &str) -> Blocked {
+    let pool = snapshot.pools.get(pool).and_then(|pool| pool.static_pool);
+    pool.map_or(Blocked::NotStatic, |pool| Blocked::Static(full(&pool)))
 }
 
 fn full(pool: &StaticPool) -> Held {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kerf_model::{
-    Constraints, Labels, Pod, Price, Resources, Taint, estate::Estate, labels::HOSTNAME, pod::Phase,
+    Constraints, Labels, Pod, Price, Resources, Snapshot, Taint, labels::HOSTNAME, pod::Phase,
 };
 use rustc_hash::FxHashMap;
 
@@ -62,7 +62,7 @@ struct PodKind<'e> {
 }
 
 impl Trials {
-    pub(crate) fn new(estate: &Estate, candidates: &[Candidate]) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, candidates: &[Candidate]) -> Self {
         let mut pod_kinds = FxHashMap::default();
         let mut node_kinds = FxHashMap::default();
         let mut trials = Self {
@@ -72,7 +72,7 @@ impl Trials {
             held_by_grace: Vec::new(),
         };
         for (at, candidate) in candidates.iter().enumerate() {
-            let node = &estate.snapshot.nodes[candidate.index];
+            let node = &snapshot.nodes[candidate.index];
             let mut pods: Vec<_> = node
                 .pods
                 .iter()
@@ -94,7 +94,7 @@ impl Trials {
                 taints: &node.taints,
                 allocatable: &node.allocatable,
                 volume_limits: &node.volume_limits,
-                settling: node.settling,
+                settling: snapshot.is_settling(node),
                 pods: pods.into_iter().map(|(kind, moving, _)| (kind, moving)).collect(),
             };
             let next = node_kinds.len();

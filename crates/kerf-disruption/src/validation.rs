@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kerf_model::{InstanceType, KnownLabels, catalogue::satisfies_min_values, estate::Estate};
+use kerf_model::{InstanceType, KnownLabels, Node, Snapshot, catalogue::satisfies_min_values};
 use kerf_scheduler::PlannedClaim;
 
 use crate::{
@@ -32,27 +32,27 @@ pub struct Invalid {
     pub failures: usize,
 }
 
-/// Looks at a command again, with the estate as it is now.
+/// Looks at a command again, with the cluster as it is now.
 pub fn validate(
     command: &Command,
-    estate: &Estate,
+    snapshot: &Snapshot,
     settings: &Settings,
 ) -> Result<Validated, Invalid> {
     match command.method {
-        Method::Emptiness => still_empty(command, estate),
-        Method::MultiNode | Method::SingleNode => still_underutilized(command, estate, settings),
+        Method::Emptiness => still_empty(command, snapshot),
+        Method::MultiNode | Method::SingleNode => still_underutilized(command, snapshot, settings),
         Method::StaticDrift | Method::Drift => {
             Ok(Validated { command: command.clone(), dropped: Vec::new() })
         }
     }
 }
 
-fn still_empty(command: &Command, estate: &Estate) -> Result<Validated, Invalid> {
-    let mut allowances = allowances(estate, command.reason());
+fn still_empty(command: &Command, snapshot: &Snapshot) -> Result<Validated, Invalid> {
+    let mut allowances = allowances(snapshot, command.reason());
     let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     for old in &command.candidates {
-        let again = again(estate, old, command.method)
-            .and_then(|new| check(estate, &new, command.method).map(|()| new))
+        let again = again(snapshot, old, command.method)
+            .and_then(|new| check(snapshot, &new, command.method).map(|()| new))
             .and_then(|new| spend(&mut allowances, &new, command.method).map(|()| new));
         match again {
             Ok(new) => kept.push(new),
@@ -75,15 +75,15 @@ fn still_empty(command: &Command, estate: &Estate) -> Result<Validated, Invalid>
 
 fn still_underutilized(
     command: &Command,
-    estate: &Estate,
+    snapshot: &Snapshot,
     settings: &Settings,
 ) -> Result<Validated, Invalid> {
     let failed = |why| Invalid { why, failures: command.candidates.len() };
-    let mut allowances = allowances(estate, command.reason());
+    let mut allowances = allowances(snapshot, command.reason());
     let mut fresh = Vec::new();
     for old in &command.candidates {
-        let new = again(estate, old, command.method)
-            .and_then(|new| check(estate, &new, command.method).map(|()| new))
+        let new = again(snapshot, old, command.method)
+            .and_then(|new| check(snapshot, &new, command.method).map(|()| new))
             .map_err(|why| match why {
                 Blocked::Nominated { .. } => failed(Blocked::ValidationBudget),
                 _ => failed(Blocked::ValidationChurn),
@@ -92,14 +92,14 @@ fn still_underutilized(
             .map_err(|_| failed(Blocked::ValidationBudget))?;
         fresh.push(new);
     }
-    let simulation = Simulation::of_consolidation(estate, settings);
+    let simulation = Simulation::of_consolidation(snapshot, settings);
     let candidates: Vec<_> = fresh.iter().collect();
     let outcome =
         simulation.without(&candidates).map_err(|_| failed(Blocked::ValidationSchedule))?;
     let replacements = match (&command.replacements[..], &outcome.claims[..]) {
         ([], []) => Vec::new(),
         ([Replacement::Planned(old)], [new]) => {
-            let claim = still_fits(old, new, &estate.snapshot.labels);
+            let claim = still_fits(old, new, &snapshot.labels);
             vec![Replacement::Planned(claim.ok_or_else(|| failed(Blocked::ValidationSchedule))?)]
         }
         _ => return Err(failed(Blocked::ValidationSchedule)),
@@ -135,8 +135,8 @@ fn still_fits(
 }
 
 /// The same node as a candidate now.
-fn again(estate: &Estate, old: &Candidate, method: Method) -> Result<Candidate, Blocked> {
-    let same = |index: &usize| estate.standings[*index].provider_id == old.provider_id;
-    let index = (0..estate.standings.len()).find(same).ok_or(Blocked::NoNode)?;
-    candidate(estate, index, method)
+fn again(snapshot: &Snapshot, old: &Candidate, method: Method) -> Result<Candidate, Blocked> {
+    let same = |node: &Arc<Node>| node.disruption.provider_id == old.provider_id;
+    let index = snapshot.nodes.iter().position(same).ok_or(Blocked::NoNode)?;
+    candidate(snapshot, index, method)
 }

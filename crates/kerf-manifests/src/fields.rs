@@ -207,7 +207,9 @@ pub fn trim(object: &mut Value) {
         Some(kept) => kept.apply(object),
         None => *object = Value::Null,
     }
-    for metadata in ["/metadata", "/spec/template/metadata"] {
+    // The hash of a NodePool is made of all that its template says, its annotations included.
+    let template = if kind == "NodePool" { "" } else { "/spec/template/metadata" };
+    for metadata in ["/metadata", template] {
         let annotations = object.pointer_mut(&format!("{metadata}/annotations"));
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.retain(|key, _| is_annotation_read(key));

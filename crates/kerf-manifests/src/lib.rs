@@ -23,13 +23,17 @@ use serde_json::Value;
 use workloads::{Workload, Workloads};
 
 mod defaults;
+mod dump;
 mod fields;
 mod lines;
+mod offline;
 mod times;
 mod workloads;
 
+pub use dump::{dumped, dumped_resources};
 pub use fields::trim;
 pub use lines::Lines;
+pub use offline::Offline;
 pub use times::newest;
 pub use workloads::{Expanded, MOST_PODS};
 

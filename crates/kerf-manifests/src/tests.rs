@@ -241,7 +241,7 @@ fn a_pool_that_nobody_judged_is_judged_here() {
     };
     let idle = |document| {
         let cluster = load(&[document]).cluster;
-        kerf_cluster::snapshot::idle(cluster.pools().values().next().unwrap())
+        kerf_model::snapshot::Idle::of(cluster.pools().values().next().unwrap())
             .map(|why| why.to_string())
     };
     let said = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "R", "message": "no",
@@ -253,4 +253,69 @@ fn a_pool_that_nobody_judged_is_judged_here() {
         invalid.starts_with("it is not ready: invalid value: using label karpenter.sh/mine"),
         "{invalid}"
     );
+}
+
+/// A claim that was launched from the pool as it was, or that had drifted before.
+#[test]
+fn pools_that_were_changed_since_drift() {
+    use kerf_api::{
+        NodePool,
+        conditions::{Conditioned, DRIFTED},
+    };
+    use kerf_cluster::snapshot::Inputs;
+    let pool = |zone: &str, label: &str| {
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": {
+            "metadata": {"labels": {"team": label}, "annotations": {"example.com/note": "kept"}},
+            "spec": {
+                "nodeClassRef": {"group": "g", "kind": "k", "name": "n"},
+                "requirements": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}}}})
+    };
+    let first: NodePool = serde_json::from_value(pool("a", "x")).unwrap();
+    let claim = |drifted: Option<&str>, hash: Option<&str>| {
+        let mut kinds = vec![("Launched", "Launched")];
+        kinds.extend(drifted.map(|reason| ("Drifted", reason)));
+        let conditions: Vec<_> = kinds
+            .iter()
+            .map(|(kind, reason)| {
+                json!({"type": kind, "status": "True", "reason": reason, "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        let annotations = hash.map(|hash| {
+            json!({"karpenter.sh/nodepool-hash": hash,
+                "karpenter.sh/nodepool-hash-version": kerf_api::hash::HASH_VERSION})
+        });
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": "c", "annotations": annotations, "labels": {
+                "karpenter.sh/nodepool": "p", "topology.kubernetes.io/zone": "a"}},
+            "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+            "status": {"providerID": "i", "conditions": conditions}})
+    };
+    let hash = first.hash();
+    let found = |pool: Value, claim: Value| {
+        let seen = load(&[pool, claim]).seen_with(Inputs::at(Timestamp::UNIX_EPOCH));
+        let claim = seen.loaded.cluster.claims().named("c").unwrap();
+        let written = claim.condition(DRIFTED).map(|it| it.reason.clone());
+        let is_new = seen.drift.get("c").map(|drift| drift.reason().to_owned());
+        assert!(is_new.is_none() || is_new == written, "{is_new:?} {written:?}");
+        (is_new.is_some(), written.unwrap_or_default())
+    };
+    let check = |pool: Value, claim: Value, is_new: bool, reason: &str| {
+        assert_eq!(
+            found(pool.clone(), claim.clone()),
+            (is_new, reason.to_owned()),
+            "{pool} {claim}"
+        );
+    };
+    let same = Some(hash.as_str());
+    check(pool("a", "x"), claim(None, same), false, "");
+    check(pool("a", "y"), claim(None, same), true, "NodePoolDrifted");
+    check(pool("b", "x"), claim(None, same), true, "RequirementsDrifted");
+    check(pool("b", "x"), claim(None, None), true, "RequirementsDrifted");
+    check(pool("a", "y"), claim(None, None), false, "");
+    // What the cloud said stays, and so does what cannot be judged; a change that was taken back is no drift.
+    check(pool("a", "x"), claim(Some("AMIDrift"), same), false, "AMIDrift");
+    check(pool("a", "x"), claim(Some("NodePoolDrifted"), None), false, "NodePoolDrifted");
+    check(pool("a", "x"), claim(Some("NodePoolDrifted"), same), false, "");
+    check(pool("a", "x"), claim(Some("InstanceTypeNotFound"), same), false, "InstanceTypeNotFound");
 }

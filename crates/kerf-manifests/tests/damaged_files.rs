@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kerf_api::labels::LabelRules;
-use kerf_cluster::snapshot::Pools;
+use kerf_cluster::snapshot::Inputs;
 use kerf_manifests::Loader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -86,6 +86,6 @@ proptest! {
         }
         let loaded = loader.finish(&LabelRules::default(), Timestamp::UNIX_EPOCH);
         // Amounts that are no amounts are told of, here and not before.
-        let _ = loaded.cluster.snapshot(Pools::default(), &LabelRules::default(), Timestamp::UNIX_EPOCH);
+        let _ = loaded.seen_with(Inputs::at(Timestamp::UNIX_EPOCH)).snapshot();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as k8s;
 
+use crate::disruption::PodDisruption;
 use crate::labels::{KnownLabels, Labels};
 use crate::requirement::{Requirement, UnknownOperator};
 use crate::requirements::Requirements;
@@ -38,6 +39,7 @@ pub struct Pod {
     pub deleting: bool,
     /// Asks for devices through resource claims.
     pub claims_devices: bool,
+    pub disruption: PodDisruption,
 }
 
 /// Where a pod may run, apart from the room that it takes.
@@ -172,6 +174,7 @@ impl Pod {
             phase: Phase::parse(pod.status.as_ref().and_then(|status| status.phase.as_deref())),
             deleting: metadata.deletion_timestamp.is_some(),
             claims_devices: claims_devices(spec),
+            disruption: PodDisruption::default(),
             namespace,
             name,
         })

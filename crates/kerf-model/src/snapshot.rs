@@ -1,25 +1,32 @@
 //! What a decision is made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use kerf_api::conditions::{Conditioned, READY};
+use kerf_api::{NodePool, ObjectExt};
+
 use crate::catalogue::satisfies_min_values;
+use crate::disruption::{NodeDisruption, Obstacle, PoolDisruption, StaticPool};
 use crate::instance_type::InstanceType;
-use crate::labels::{INITIALIZED, KnownLabels, Labels, NODE_POOL, REGISTERED};
+use crate::labels::{INITIALIZED, INSTANCE_TYPE, KnownLabels, Labels, NODE_POOL, REGISTERED};
+use crate::pdb::{Evicted, PdbLimits};
 use crate::pod::Pod;
+use crate::quantity::Quantity;
 use crate::requirement::Requirement;
 use crate::requirements::Requirements;
-use crate::resources::Resources;
+use crate::resources::{NODES, Resources};
 use crate::taint::Taint;
 use crate::volume::Volumes;
 
 /// The cluster at one moment, as far as decisions depend on it. Cheap to clone: the parts are shared.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    pub now: Timestamp,
     pub labels: Arc<KnownLabels>,
-    pub pools: Vec<Arc<Pool>>,
-    /// Pools that launch nothing for pods; they are there to be named.
-    pub idle_pools: Vec<IdlePool>,
+    /// Every pool of this operator by name, those that launch nothing included.
+    pub pools: BTreeMap<String, Arc<Pool>>,
     pub nodes: Vec<Arc<Node>>,
     /// The pods to place: pending ones, and those of nodes that go away.
     pub pods: Vec<Arc<Pod>>,
@@ -28,6 +35,17 @@ pub struct Snapshot {
     pub volumes: Arc<Volumes>,
     /// Namespaces with their labels, for affinity terms that select namespaces.
     pub namespaces: Arc<BTreeMap<String, Labels>>,
+    pub pdbs: Arc<PdbLimits>,
+    pub in_memory: InMemory,
+}
+
+/// What a running operator knows and no object says. It is empty where there is no operator.
+#[derive(Clone, Debug, Default)]
+pub struct InMemory {
+    /// Claims that a command under way is about.
+    pub in_queue: BTreeSet<String>,
+    /// Claims that pods were planned onto, and until when these pods are expected.
+    pub nominated_until: BTreeMap<String, Timestamp>,
 }
 
 /// A node pool with what it can launch.
@@ -45,13 +63,11 @@ pub struct Pool {
     /// What claims that have no instance yet may come to take of the limits. They are not among the nodes.
     pub launching: Resources,
     pub instance_types: Vec<Arc<InstanceType>>,
-}
-
-/// A pool that launches nothing for pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdlePool {
-    pub pool: String,
-    pub why: Idle,
+    /// Why it launches nothing for pods, if that is so.
+    pub idle: Option<Idle>,
+    pub disruption: PoolDisruption,
+    /// With `replicas` a pool is static.
+    pub static_pool: Option<StaticPool>,
 }
 
 /// Why a pool launches no nodes for pods.
@@ -63,6 +79,8 @@ pub enum Idle {
     Deleting,
     #[error("it is not ready{}", detail(.0))]
     NotReady(String),
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
     #[error("its instance types are unknown{}", detail(because))]
     UnknownInstanceTypes { because: String },
     #[error("its NodeClass offers no instance types")]
@@ -70,12 +88,25 @@ pub enum Idle {
 }
 
 impl Idle {
+    /// Whether the pool may launch nodes for pods, and if not, why. Which instance types it has is another matter.
+    pub fn of(pool: &NodePool) -> Option<Self> {
+        if pool.spec.replicas.is_some() {
+            return Some(Self::Static);
+        }
+        if pool.is_deleting() {
+            return Some(Self::Deleting);
+        }
+        let message = || pool.condition(READY).map(|it| it.message.clone()).unwrap_or_default();
+        (!pool.is_true(READY)).then(|| Self::NotReady(message()))
+    }
+
     /// How it is called in output that programs read.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Static => "Static",
             Self::Deleting => "Deleting",
             Self::NotReady(_) => "NotReady",
+            Self::Unreadable(_) => "Unreadable",
             Self::UnknownInstanceTypes { .. } => "UnknownInstanceTypes",
             Self::NoInstanceTypes => "NoInstanceTypes",
         }
@@ -108,10 +139,94 @@ pub struct Node {
     pub exists: bool,
     /// Going away: no place for pods, though its pods count until they are gone.
     pub deleting: bool,
-    /// Under its pool's `consolidateAfter`: takes no pods that consolidation would move.
-    pub settling: bool,
     /// Attachable volumes per driver.
     pub volume_limits: BTreeMap<String, u32>,
+    pub disruption: NodeDisruption,
+}
+
+/// Pools as a snapshot has them.
+pub fn by_name(pools: impl IntoIterator<Item = Arc<Pool>>) -> BTreeMap<String, Arc<Pool>> {
+    pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect()
+}
+
+impl Snapshot {
+    /// The pools that launch nodes for pods.
+    pub fn launching_pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        self.pools.values().filter(|pool| pool.idle.is_none())
+    }
+
+    pub fn pool_of(&self, node: &Node) -> Option<&Arc<Pool>> {
+        self.pools.get(node.pool.as_ref()?)
+    }
+
+    /// Whether the node takes no pods that consolidation would move.
+    pub fn is_settling(&self, node: &Node) -> bool {
+        let until = self.pool_of(node).and_then(|pool| pool.settles_at(node));
+        until.is_some_and(|until| self.now < until)
+    }
+
+    /// Until when the node is left out of consolidation because a pod came or went, if it is now.
+    pub fn grace_until(&self, node: &Node) -> Option<Timestamp> {
+        let until = self.pool_of(node)?.grace_until(node)?;
+        (self.now < until).then_some(until)
+    }
+
+    /// Whether a command under way is about the node.
+    pub fn is_in_queue(&self, node: &Node) -> bool {
+        node.claim.as_ref().is_some_and(|claim| self.in_memory.in_queue.contains(claim))
+    }
+
+    /// Until when pods are expected that were planned onto the node.
+    pub fn nominated_until(&self, node: &Node) -> Option<Timestamp> {
+        let until = *self.in_memory.nominated_until.get(node.claim.as_ref()?)?;
+        (self.now < until).then_some(until)
+    }
+
+    /// What stands against evicting the pod now.
+    pub fn obstacle(&self, pod: &Pod) -> Option<Obstacle> {
+        if pod.disruption.is_protected(self.now) {
+            return Some(Obstacle::DoNotDisrupt);
+        }
+        self.pdbs.blocks(Evicted::from(pod), self.now)
+    }
+
+    /// Whether no amount of waiting makes its eviction possible, so that no room is planned for it.
+    pub fn is_blocked_for_good(&self, pod: &Pod) -> bool {
+        self.pdbs.is_blocked_for_good(Evicted::from(pod), self.now)
+    }
+}
+
+impl<'a> From<&'a Pod> for Evicted<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        Self { namespace: &pod.namespace, labels: &pod.labels, disruption: &pod.disruption }
+    }
+}
+
+impl Pool {
+    pub fn is_static(&self) -> bool {
+        self.static_pool.is_some()
+    }
+
+    /// Until when the node takes no pods that consolidation would move. Nodes of static pools always take them.
+    fn settles_at(&self, node: &Node) -> Option<Timestamp> {
+        self.disruption.settles_at(&node.disruption).filter(|_| !self.is_static())
+    }
+
+    /// Until when a node of this pool is left out of consolidation because a pod came or went.
+    pub fn grace_until(&self, node: &Node) -> Option<Timestamp> {
+        self.disruption.grace_until(&node.disruption).filter(|_| !self.is_static())
+    }
+
+    /// A claim that has no instance yet is not among the nodes, but the room that it may come to take is gone: as much as the
+    /// largest type has that its requirements allow.
+    pub fn charge_unlaunched(&mut self, claim: &Requirements) {
+        let allowed = claim.get(INSTANCE_TYPE);
+        let types = self.instance_types.iter();
+        let types = types.filter(|one| allowed.is_none_or(|allowed| allowed.has(one.name())));
+        let one_node = Resources::new().with(NODES, Quantity::from_units(1));
+        let largest = types.fold(one_node, |largest, one| largest.max(one.capacity()));
+        self.launching.add(&largest);
+    }
 }
 
 impl Pool {
@@ -172,5 +287,41 @@ impl Node {
             sum.add(&pod.requests);
         }
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn pools_launch_for_pods_when_they_are_ready_and_here_to_stay() {
+        let ready = json!({"conditions": [{
+            "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]});
+        let not_ready = json!({"conditions": [{
+            "type": "Ready", "status": "False", "reason": "R", "message": "NodeClassReady=False",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]});
+        let deleted = json!({"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let named = json!({"name": "p"});
+        let check = |metadata: &Value, replicas: Value, status: &Value, expected: Option<Idle>| {
+            let class = json!({"group": "g", "kind": "k", "name": "n"});
+            let template = json!({"spec": {"nodeClassRef": class, "requirements": []}});
+            let pool: NodePool = serde_json::from_value(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata,
+                "spec": {"replicas": replicas, "template": template}, "status": status,
+            }))
+            .unwrap();
+            assert_eq!(Idle::of(&pool), expected, "{metadata} {status}");
+        };
+        check(&named, Value::Null, &ready, None);
+        check(&named, json!(2), &ready, Some(Idle::Static));
+        check(&deleted, Value::Null, &ready, Some(Idle::Deleting));
+        check(&named, Value::Null, &json!({}), Some(Idle::NotReady(String::new())));
+        let because = Idle::NotReady("NodeClassReady=False".into());
+        check(&named, Value::Null, &not_ready, Some(because));
     }
 }

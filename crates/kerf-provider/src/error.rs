@@ -75,6 +75,13 @@ fn listed(unavailable: &[UnavailableOffering]) -> String {
     }
 }
 
+impl ProviderError {
+    /// There is no NodeClass by this reference.
+    pub fn no_node_class(reference: &kerf_api::NodeClassReference) -> Self {
+        Self::NodeClassNotFound { kind: reference.kind.clone(), name: reference.name.clone() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

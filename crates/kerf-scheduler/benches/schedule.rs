@@ -6,6 +6,7 @@ use std::sync::Arc;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use kerf_model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE};
 use kerf_model::pod::{Constraints, NodePolicy, PodTerm, SpreadConstraint, WhenUnsatisfiable};
+use kerf_model::snapshot::by_name;
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Offering, Overhead, Pod, Pool, Price, Quantity, Requirement,
     Requirements, Resources, Selector, Snapshot, Undefined,
@@ -94,7 +95,7 @@ fn runs(criterion: &mut Criterion) {
     group.sample_size(10);
     for count in [0, 100, 1000] {
         let snapshot = Snapshot {
-            pools: vec![Arc::clone(&pool)],
+            pools: by_name([Arc::clone(&pool)]),
             pods: (0..count).map(pod).collect(),
             ..Snapshot::default()
         };

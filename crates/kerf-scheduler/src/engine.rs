@@ -129,11 +129,11 @@ impl<'s> Engine<'s> {
         let lanes = LaneTable::covering(what_there_is(snapshot));
         let mut algebra = Algebra::new(&snapshot.labels);
         let daemons = daemons(snapshot, &lanes, &mut algebra);
-        let mut pools: Vec<_> = snapshot.pools.iter().collect();
+        let mut pools: Vec<_> = snapshot.launching_pools().collect();
         pools.sort_by(|a, b| (b.weight, &b.name).cmp(&(a.weight, &a.name)));
         let templates: Vec<_> =
             pools.iter().map(|pool| Template::new(pool, &lanes, &daemons, &mut algebra)).collect();
-        let existing = ExistingNodes::new(snapshot, &lanes, &daemons);
+        let existing = ExistingNodes::new(snapshot, options, &lanes, &daemons);
         let reservations = ReservationManager::new(&templates);
         let soft = |taint: &Taint| taint.effect == kerf_model::Effect::PreferNoSchedule;
         let deleting_nodes = snapshot.nodes.iter().filter(|node| node.deleting);
@@ -404,7 +404,7 @@ impl<'s> Engine<'s> {
 
 fn what_there_is(snapshot: &Snapshot) -> impl Iterator<Item = &kerf_model::Resources> {
     let nodes = snapshot.nodes.iter().flat_map(|node| [&node.allocatable, &node.capacity]);
-    let pools = snapshot.pools.iter().flat_map(|pool| {
+    let pools = snapshot.launching_pools().flat_map(|pool| {
         let types = pool.instance_types.iter().flat_map(|instance_type| {
             let groups = instance_type.groups().iter().map(|group| &group.allocatable);
             groups.chain([instance_type.capacity()])

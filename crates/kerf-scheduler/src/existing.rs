@@ -11,6 +11,7 @@ use crate::bits::Bits;
 use crate::class::Spec;
 use crate::daemons::Daemon;
 use crate::lanes::{self, LaneTable, Lanes};
+use crate::options::Options;
 
 /// The nodes of a snapshot in the order in which they are tried: initialised ones first, then by name. Those
 /// that go away come last and are no targets.
@@ -36,6 +37,8 @@ pub(crate) struct ExistingNodes<'s> {
 #[derive(Debug)]
 pub(crate) struct ExistingNode<'s> {
     pub(crate) node: &'s Arc<Node>,
+    /// Takes no pods that consolidation would move.
+    pub(crate) settling: bool,
     ports: Vec<HostPort>,
     attached: Attached,
 }
@@ -79,7 +82,12 @@ pub(crate) struct Column {
 }
 
 impl<'s> ExistingNodes<'s> {
-    pub(crate) fn new(snapshot: &'s Snapshot, lanes: &LaneTable, daemons: &[Daemon]) -> Self {
+    pub(crate) fn new(
+        snapshot: &'s Snapshot,
+        options: &Options,
+        lanes: &LaneTable,
+        daemons: &[Daemon],
+    ) -> Self {
         let mut order: Vec<_> = (0..snapshot.nodes.len()).collect();
         let rank = |at: usize| {
             let node = &snapshot.nodes[at];
@@ -96,7 +104,10 @@ impl<'s> ExistingNodes<'s> {
         Self {
             room: Arc::new(RoomTable::new(&rooms, lanes.len())),
             slots: vec![None; sorted.len()],
-            nodes: sorted.into_iter().map(|node| ExistingNode::new(node, snapshot)).collect(),
+            nodes: sorted
+                .into_iter()
+                .map(|node| ExistingNode::new(node, snapshot, options))
+                .collect(),
             targets,
             positions: positions.into(),
             columns: Vec::new(),
@@ -196,8 +207,13 @@ impl<'s> ExistingNodes<'s> {
 }
 
 impl<'s> ExistingNode<'s> {
-    fn new(node: &'s Arc<Node>, snapshot: &Snapshot) -> Self {
-        let mut existing = Self { node, ports: Vec::new(), attached: FxHashMap::default() };
+    fn new(node: &'s Arc<Node>, snapshot: &Snapshot, options: &Options) -> Self {
+        let mut existing = Self {
+            node,
+            settling: options.honor_settling && snapshot.is_settling(node),
+            ports: Vec::new(),
+            attached: FxHashMap::default(),
+        };
         for pod in &node.pods {
             existing.ports.extend_from_slice(&pod.constraints.host_ports);
             if !node.volume_limits.is_empty() && !pod.volumes.is_empty() {

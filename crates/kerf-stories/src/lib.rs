@@ -12,9 +12,11 @@ pub mod example_provider;
 mod scope;
 pub mod series;
 pub mod stories;
+mod witness;
 mod world;
 
 pub use clouds::Cloud;
 pub use contender::{Contender, End};
 pub use scope::SharedCluster;
+pub use witness::Witness;
 pub use world::{Stage, World};

@@ -187,6 +187,14 @@ impl World {
         world
     }
 
+    pub fn catalogue(&self) -> &[InstanceType] {
+        &self.catalogue
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     pub fn stage(&self) -> &Stage {
         &self.stage
     }

@@ -16,7 +16,10 @@ macro_rules! play {
 
             $($(#[tokio::test(start_paused = true)]
             async fn $story() {
-                chapter::$story(World::on_testbed(7, settings::$settings()).await).await;
+                let world = World::on_testbed(7, settings::$settings()).await;
+                let witness = world.witness();
+                chapter::$story(world).await;
+                witness.plan_decides_as_the_operator().await;
             })+)+
         })+
     };

@@ -22,33 +22,34 @@ pub(crate) fn explain(options: &ExplainOptions) -> ExitCode {
 fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
     let objects =
         Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
-    let taken = objects.estate(&options.settings)?;
-    let estate = &taken.estate;
+    let snapshot = &objects.seen.snapshot()?.snapshot;
     let settings = options.settings.disruption();
     for warning in objects.warnings.iter().chain(&options.warnings) {
         eprintln!("kerf: {warning}");
     }
-    let explainer = Explainer::new(estate, &settings);
+    let explainer = Explainer::new(snapshot, &settings);
     let not_there = |kind, name: &String, known: Vec<&str>| PlanError::NotThere {
         kind,
         name: name.clone(),
         known: shown(&known),
     };
     let unknown_types = |pool: Option<&str>| {
-        let pool = objects.loaded.cluster.pools().named(pool?)?;
+        let pool = objects.seen.loaded.cluster.pools().named(pool?)?;
         objects.unknown_types(pool).map(|why| why.to_string())
     };
     match &options.what {
         Explained::Node(name) => {
-            let known = || estate.snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
+            let known = || snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
             let found = explainer.node(name).ok_or_else(|| not_there("node", name, known()))?;
             let unknown_types = unknown_types(found.node.pool.as_deref());
-            let labels = &estate.snapshot.labels;
-            let report = node::Report::new(&found, objects.moment, unknown_types, labels);
+            let labels = &snapshot.labels;
+            let drift = found.node.claim.as_ref().and_then(|claim| objects.seen.drift.get(claim));
+            let drift = drift.map(|drift| drift.reason());
+            let report = node::Report::new(&found, objects.moment, unknown_types, drift, labels);
             print(&report, options.format, node::render)
         }
         Explained::Pool(name) => {
-            let known = || estate.pools.keys().map(String::as_str).collect();
+            let known = || snapshot.pools.keys().map(String::as_str).collect();
             let found = explainer.pool(name).ok_or_else(|| not_there("nodepool", name, known()))?;
             let report = pool::Report::new(&found, objects.moment, unknown_types(Some(name)));
             print(&report, options.format, pool::render)

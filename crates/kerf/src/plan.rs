@@ -1,23 +1,18 @@
 //! `kerf plan`: what would be launched for these pods, and why not.
 
-use std::{collections::BTreeSet, io, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use jiff::Timestamp;
-use kerf_api::{
-    NodePool, ObjectExt,
-    conditions::{Conditioned, DISRUPTION_REASON},
-    labels::LabelRules,
-};
+use kerf_api::NodePool;
 use kerf_cluster::{
     Cluster,
-    estate::TakenEstate,
-    snapshot::{self, Pools, Taken},
+    snapshot::{Inputs, KnownTypes, Taken},
     validation::InvalidPod,
-    view::{self, Unreadable},
+    view::Unreadable,
 };
 use kerf_controllers::Settings;
-use kerf_manifests::{Loaded, Loader, MOST_PODS};
-use kerf_model::{InstanceType, KnownLabels, snapshot::Idle};
+use kerf_manifests::{Loader, MOST_PODS, Offline};
+use kerf_model::snapshot::Idle;
 use kerf_provider::{BoxError, Catalogue};
 use kube::ResourceExt;
 use serde::Serialize;
@@ -28,7 +23,7 @@ use crate::{
     snapshot::{ReadError, read_cluster},
 };
 use input::InputError;
-use report::{IdlePool, Report};
+use report::Report;
 
 pub(crate) use disruption::CommandReport;
 pub(crate) use moment::Moment;
@@ -108,29 +103,22 @@ pub(crate) fn print<R: Serialize>(
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
     let objects =
         Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
-    let pools = objects.pools(&view::known_labels(&objects.rules))?;
-    let idle_pools = pools.idle.iter().map(IdlePool::new).collect::<Vec<_>>();
-    let Taken { snapshot, left_out } =
-        objects.loaded.cluster.snapshot(pools, &objects.rules, objects.moment.judged_at)?;
+    let Taken { snapshot, left_out } = objects.seen.snapshot()?;
     let plan = kerf_scheduler::schedule_cheaply(&snapshot, &options.settings.scheduling());
     let mut report = Report::new(&snapshot, &plan);
-    report.idle_pools.extend(idle_pools);
     let (uninterested, invalid): (Vec<_>, Vec<_>) =
         left_out.into_iter().partition(InvalidPod::wants_no_pool);
     report.add_invalid(&invalid);
-    report.notes = notes(&objects.loaded, &uninterested);
+    report.notes = notes(&objects.seen, &uninterested);
     report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
     Ok(report)
 }
 
 /// What a command was given to work on, from files or from a cluster.
 pub(crate) struct Objects {
-    pub(crate) loaded: Loaded,
-    rules: LabelRules,
-    catalogue: Box<dyn Catalogue>,
+    pub(crate) seen: Offline,
     pub(crate) moment: Moment,
-    /// The provider ids of machines that a command is about, as their claims say.
-    in_queue: BTreeSet<String>,
+    catalogue: Box<dyn Catalogue>,
     /// What an API server would not take as it is, of objects that one has taken.
     pub(crate) warnings: Vec<String>,
 }
@@ -145,7 +133,7 @@ impl Objects {
     ) -> Result<Self, PlanError> {
         let catalogue = chosen.catalogue().map_err(PlanError::InstanceTypes)?;
         // The objects may come from any cloud.
-        let rules = catalogue.label_rules().clone().calling_zones_as_clouds_do();
+        let label_rules = catalogue.label_rules().clone().calling_zones_as_clouds_do();
         let classes = chosen.provider.node_classes().into_iter();
         let classes = classes.map(|class| (class.group, class.kind));
         let (mut objects, mut warnings) = (Loader::knowing(classes), Vec::new());
@@ -158,73 +146,47 @@ impl Objects {
         }
         let newest = objects.newest().filter(|_| !files.is_empty());
         let moment = Moment::of(now, newest, files.is_empty());
-        let mut loaded = objects.finish(&rules, moment.judged_at);
+        let mut loaded = objects.finish(&label_rules, moment.judged_at);
         loaded.cluster.spread_by_default(settings.default_spread.clone());
-        let in_queue = mark_what_goes(&mut loaded.cluster);
         let cluster = &loaded.cluster;
         if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
             return Err(PlanError::NowhereToGo);
         }
-        Ok(Self { loaded, rules, catalogue, moment, in_queue, warnings })
-    }
-
-    /// As disruption sees it.
-    pub(crate) fn estate(&self, settings: &Settings) -> Result<TakenEstate, PlanError> {
-        let known = view::known_labels(&self.rules);
-        let cluster = &self.loaded.cluster;
-        let pools: Vec<_> = cluster
-            .pools()
-            .values()
-            .map(|pool| view::pool_view(pool, self.types_of(pool), &known).map(Arc::new))
-            .collect::<Result<_, _>>()?;
-        let (now, in_queue) = (self.moment.judged_at, &self.in_queue);
-        Ok(cluster.estate(&pools, &self.rules, settings.churn, in_queue, now)?)
+        let inputs = Inputs {
+            now: moment.judged_at,
+            label_rules,
+            instance_types: cluster
+                .pools()
+                .values()
+                .map(|pool| (pool.name_any(), types_of(&*catalogue, cluster, pool)))
+                .collect(),
+            churn: settings.churn,
+            ..Inputs::default()
+        };
+        Ok(Self { seen: loaded.seen_with(inputs), moment, catalogue, warnings })
     }
 
     /// Why nothing is known about the machines of this pool, if that is so.
     pub(crate) fn unknown_types(&self, pool: &NodePool) -> Option<Idle> {
-        self.types_of(pool).is_empty().then(|| Idle::UnknownInstanceTypes {
-            because: format!(
-                "its NodeClass is of kind {}; give them with --instance-types-file-path",
-                pool.spec.template.spec.node_class_ref.kind
-            ),
-        })
-    }
-
-    /// Those to launch from, and the others with the reason.
-    fn pools(&self, known: &KnownLabels) -> Result<Pools, PlanError> {
-        let mut pools = Pools::default();
-        for pool in self.loaded.cluster.pools().values() {
-            let idle = snapshot::idle(pool).or_else(|| self.unknown_types(pool));
-            pools.add(Arc::new(view::pool_view(pool, self.types_of(pool), known)?), idle);
-        }
-        Ok(pools)
-    }
-
-    /// Nothing where they are unknown.
-    fn types_of(&self, pool: &NodePool) -> Vec<Arc<InstanceType>> {
-        let class = self.loaded.cluster.node_class(&pool.spec.template.spec.node_class_ref);
-        self.catalogue.instance_types(pool, class.map(|class| &**class)).unwrap_or_default()
+        let because = types_of(&*self.catalogue, &self.seen.loaded.cluster, pool).err()?;
+        Some(Idle::UnknownInstanceTypes { because })
     }
 }
 
-/// Commands that an operator has under way stand on the claims that they are about: these count as leaving, as they do for
-/// that operator. What is being deleted already is seen to leave without it.
-fn mark_what_goes(cluster: &mut Cluster) -> BTreeSet<String> {
-    let going = cluster
-        .claims()
-        .values()
-        .filter(|claim| claim.is_true(DISRUPTION_REASON) && !claim.is_deleting());
-    let going: Vec<_> = going.cloned().collect();
-    for claim in &going {
-        cluster.mark_for_deletion(&claim.name_any());
-    }
-    let ids = going.iter().map(|claim| claim.provider_id().to_owned());
-    ids.filter(|id| !id.is_empty()).collect()
+/// What the provider has for the pool, or why that is not known.
+fn types_of(catalogue: &dyn Catalogue, cluster: &Cluster, pool: &NodePool) -> KnownTypes {
+    let reference = &pool.spec.template.spec.node_class_ref;
+    let class = cluster.node_class(reference).map(|class| &**class);
+    catalogue.instance_types(pool, class).ok_or_else(|| {
+        format!(
+            "its NodeClass is of kind {}; give them with --instance-types-file-path",
+            reference.kind
+        )
+    })
 }
 
-pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {
-    let mut notes = Vec::new();
+pub(crate) fn notes(seen: &Offline, left_out: &[InvalidPod]) -> Vec<String> {
+    let (loaded, mut notes) = (&seen.loaded, Vec::new());
     if loaded.cluster.pools().values().next().is_none() {
         notes.push("there is no NodePool, so that nothing can be launched".to_owned());
     }
@@ -242,13 +204,18 @@ pub(crate) fn notes(loaded: &Loaded, left_out: &[InvalidPod]) -> Vec<String> {
         });
     }
     for claim in loaded.cluster.claims().values() {
-        let status = claim.status.as_ref();
-        if !claim.is_deleting() && status.is_none_or(|status| status.provider_id.is_empty()) {
+        if claim.is_unlaunched() {
             notes.push(format!(
                 "NodeClaim {} has no instance yet, so that its size is unknown and the plan does without it",
                 claim.name_any()
             ));
         }
+    }
+    for (claim, drift) in &seen.drift {
+        notes.push(format!(
+            "NodeClaim {claim} has drifted from its NodePool as it is here: {}",
+            drift.reason()
+        ));
     }
     notes.extend(left_out.iter().map(|pod| format!("pod {} is left out: {pod}", pod.pod)));
     if !loaded.passed_over.is_empty() {

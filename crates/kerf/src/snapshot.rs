@@ -8,16 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
-    core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service,
-    },
-    policy::v1::PodDisruptionBudget,
-    storage::v1::{CSINode, StorageClass},
-};
-use kerf_api::{NodeClaim, NodePool};
+use kerf_manifests::{dumped, dumped_resources};
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
@@ -26,7 +17,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cli::{SnapshotOptions, VERSION};
 
@@ -117,33 +108,12 @@ async fn read_all(mut progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, R
     // It only reads, and a closed fence holds it to that.
     let client = connection.client(None, Fence::closed(Clock::system()))?;
     let mut objects = Vec::new();
-    for resource in resources() {
+    for resource in dumped_resources() {
         let before = objects.len();
         list(&client, &resource, &mut objects).await?;
         progress(&resource.plural, objects.len() - before);
     }
     Ok(objects)
-}
-
-/// Pods come last: their nodes are then known already.
-fn resources() -> [ApiResource; 15] {
-    [
-        ApiResource::erase::<NodePool>(&()),
-        ApiResource::erase::<NodeClaim>(&()),
-        ApiResource::erase::<Node>(&()),
-        ApiResource::erase::<DaemonSet>(&()),
-        ApiResource::erase::<PodDisruptionBudget>(&()),
-        ApiResource::erase::<Namespace>(&()),
-        ApiResource::erase::<StorageClass>(&()),
-        ApiResource::erase::<CSINode>(&()),
-        ApiResource::erase::<PersistentVolume>(&()),
-        ApiResource::erase::<PersistentVolumeClaim>(&()),
-        ApiResource::erase::<Service>(&()),
-        ApiResource::erase::<ReplicationController>(&()),
-        ApiResource::erase::<ReplicaSet>(&()),
-        ApiResource::erase::<StatefulSet>(&()),
-        ApiResource::erase::<Pod>(&()),
-    ]
 }
 
 async fn list(
@@ -182,22 +152,8 @@ async fn list(
     }
 }
 
-/// The items of a list do not say what they are.
 fn trimmed(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
-    let mut object = serde_json::to_value(object).ok()?;
-    object["apiVersion"] = resource.api_version.clone().into();
-    object["kind"] = resource.kind.clone().into();
-    kerf_manifests::trim(&mut object);
-    if matches!(resource.kind.as_str(), "ReplicaSet" | "StatefulSet") {
-        only_selector(&mut object);
-    }
-    Some(object)
-}
-
-/// The pods of these exist; what they would make is not wanted, only which pods are theirs.
-fn only_selector(set: &mut Value) {
-    let selector = set.pointer("/spec/selector").cloned().unwrap_or_default();
-    set["spec"] = json!({"replicas": 0, "selector": selector});
+    Some(dumped(serde_json::to_value(object).ok()?, resource))
 }
 
 /// What the server said, or the innermost error: the outer ones say only that a request failed.

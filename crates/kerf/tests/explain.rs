@@ -17,7 +17,7 @@ fn kerf(arguments: &[&str]) -> (Option<i32>, String, String) {
 fn the_documentation_shows_what_is_printed() {
     let page = fs::read_to_string(format!("{ROOT}/docs/explain.md")).unwrap();
     let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 5);
     for example in examples {
         let (line, shown) = example.split_once('\n').unwrap();
         let arguments: Vec<_> = line.split_whitespace().collect();
@@ -98,6 +98,21 @@ fn printed(arguments: &[&str]) -> String {
     let (code, printed, errors) = kerf(arguments);
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{arguments:?}");
     printed
+}
+
+/// The NodePool of the other file is of another zone.
+#[test]
+fn a_changed_pool_says_which_nodes_drift() {
+    let files = ["-f", "examples/explain/cluster.yaml", "-f", "examples/explain/zone-b.yaml"];
+    let node = printed(&[&["explain", "node/quiet"][..], &files].concat());
+    let drift = "  it has drifted from its NodePool as it is here: RequirementsDrifted\n";
+    assert!(node.contains(drift), "{node}");
+    assert!(node.contains("  yes  it is no longer as its NodePool wants it\n"), "{node}");
+    let json = printed(&[&["explain", "node/quiet", "-o", "json"][..], &files].concat());
+    let node: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(node["newDrift"], "RequirementsDrifted");
+    let pool = printed(&[&["explain", "nodepool/general"][..], &files].concat());
+    assert!(pool.contains("  quiet     $0.2172/h   2      delete (Drifted), saves"), "{pool}");
 }
 
 /// Node quiet waits for its replacement, and the budget is one node.

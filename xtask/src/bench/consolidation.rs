@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::problem::{Problem, Tenants};
+use super::problem::{Filling, Problem};
 use super::side::{Pass, Patience, Side};
 use super::{Comparing, Output, load, write};
 
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Comparing) -> Result<()> {
 fn problems(quick: bool) -> Vec<Problem> {
     let sizes: &[usize] = if quick { &[100] } else { &[500, 2000, 10_000] };
     let each = |nodes: &usize| {
-        [Tenants::Plain, Tenants::Diverse, Tenants::Oversized].map(|one| Problem::full(*nodes, one))
+        [Filling::Plain, Filling::Diverse, Filling::Oversized].map(|one| Problem::full(*nodes, one))
     };
     sizes.iter().flat_map(each).collect()
 }

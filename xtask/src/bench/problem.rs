@@ -18,7 +18,7 @@ pub(crate) struct Problem {
     pub(crate) pods: Vec<Pending>,
     /// Full nodes with ten pods each that are there already.
     pub(crate) nodes: usize,
-    pub(crate) tenants: Tenants,
+    pub(crate) filling: Filling,
     pub(crate) preferences: Preferences,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Preferences {
 
 /// What the pods on nodes ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tenants {
+pub(crate) enum Filling {
     /// Resources.
     Plain,
     /// Four in ten also a place beside others, or away from them.
@@ -98,7 +98,7 @@ impl Problem {
     }
 
     fn pending(name: String, pods: Vec<Pending>, preferences: Preferences) -> Self {
-        Self { name, pods, nodes: 0, tenants: Tenants::Diverse, preferences }
+        Self { name, pods, nodes: 0, filling: Filling::Diverse, preferences }
     }
 
     pub(crate) fn existing(count: usize, nodes: usize) -> Self {
@@ -107,13 +107,13 @@ impl Problem {
     }
 
     /// Nobody waits, and every node is full: none can go, and each has to be looked at to know.
-    pub(crate) fn full(nodes: usize, tenants: Tenants) -> Self {
-        let name = match tenants {
-            Tenants::Plain => format!("tight-{nodes}"),
-            Tenants::Diverse => format!("tight-diverse-{nodes}"),
-            Tenants::Oversized => format!("oversized-{nodes}"),
+    pub(crate) fn full(nodes: usize, filling: Filling) -> Self {
+        let name = match filling {
+            Filling::Plain => format!("tight-{nodes}"),
+            Filling::Diverse => format!("tight-diverse-{nodes}"),
+            Filling::Oversized => format!("oversized-{nodes}"),
         };
-        Self { nodes, tenants, ..Self::pending(name, Vec::new(), Preferences::Respect) }
+        Self { nodes, filling, ..Self::pending(name, Vec::new(), Preferences::Respect) }
     }
 
     /// Whether resources alone decide where pods can go.
@@ -137,9 +137,9 @@ impl Problem {
             writeln!(out, "{}", instance_type.to_json())?;
         }
         for node in 0..self.nodes {
-            writeln!(out, "{}", node_json(node, self.tenants))?;
+            writeln!(out, "{}", node_json(node, self.filling))?;
             for pod in 0..10 {
-                writeln!(out, "{}", bound_pod_json(node, pod, self.tenants))?;
+                writeln!(out, "{}", bound_pod_json(node, pod, self.filling))?;
             }
         }
         for (at, pod) in self.pods.iter().enumerate() {
@@ -289,12 +289,12 @@ impl InstanceType {
     }
 }
 
-fn node_json(node: usize, tenants: Tenants) -> Value {
+fn node_json(node: usize, filling: Filling) -> Value {
     let name = format!("node-{node:05}");
     // Spot is sold in two of the zones only.
-    let (cores, capacity_type, zones, pods) = match tenants {
-        Tenants::Oversized => (11, "spot", 2, 10),
-        Tenants::Plain | Tenants::Diverse => (10, "on-demand", 3, 100),
+    let (cores, capacity_type, zones, pods) = match filling {
+        Filling::Oversized => (11, "spot", 2, 10),
+        Filling::Plain | Filling::Diverse => (10, "on-demand", 3, 100),
     };
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -325,7 +325,7 @@ fn node_json(node: usize, tenants: Tenants) -> Value {
 
 /// Ten pods that use up all cores of a node, a little different on each node; the last four may be bound by
 /// spread, affinity and anti-affinity, as far as their places allow it.
-fn bound_pod_json(node: usize, pod: usize, tenants: Tenants) -> Value {
+fn bound_pod_json(node: usize, pod: usize, filling: Filling) -> Value {
     const MILLICORES: [u32; 10] = [100, 250, 500, 1000, 1500, 1500, 1500, 1000, 1300, 1250];
     const MEBIBYTES: [u32; 10] = [100, 256, 512, 1024, 2048, 2048, 2048, 1024, 2048, 1024];
     let small = |number: usize| u32::try_from(number).unwrap_or_default();
@@ -334,7 +334,7 @@ fn bound_pod_json(node: usize, pod: usize, tenants: Tenants) -> Value {
         if pod.is_multiple_of(2) { MILLICORES[pod] + moved } else { MILLICORES[pod] - moved };
     let mebibytes = MEBIBYTES[pod] + 4 * small((11 * node + 17 * pod) % 16);
     let row = node / 3;
-    let role = if tenants == Tenants::Diverse { pod } else { 0 };
+    let role = if filling == Filling::Diverse { pod } else { 0 };
     let (key, value) = match role {
         6 => ("zs", LETTERS[row % 7]),
         7 => ("hs", LETTERS[node % 7]),
@@ -393,7 +393,7 @@ mod tests {
     fn existing_pods_use_up_their_node() {
         for node in 0..30 {
             let used: u32 = (0..10)
-                .map(|pod| bound_pod_json(node, pod, Tenants::Diverse))
+                .map(|pod| bound_pod_json(node, pod, Filling::Diverse))
                 .filter_map(|pod| {
                     let cpu = &pod["spec"]["containers"][0]["resources"]["requests"]["cpu"];
                     cpu.as_str()?.strip_suffix('m')?.parse::<u32>().ok()

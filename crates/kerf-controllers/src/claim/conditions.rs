@@ -1,6 +1,5 @@
 //! Two facts about a claim that disruption acts on: that it has drifted, and that it may be consolidated.
 
-mod consolidatable;
 mod drift;
 
 use std::{sync::Arc, time::Duration};
@@ -10,6 +9,7 @@ use kerf_api::{
     conditions::{CONSOLIDATABLE, ConditionSet, Conditioned, DRIFTED},
 };
 use kerf_cluster::{Change, Cluster, pods};
+use kerf_model::disruption::{Consolidatable, NodeDisruption, PoolDisruption};
 use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 
@@ -75,17 +75,18 @@ impl Reconciler for ClaimConditions {
         let mut again = LOOK_AGAIN;
         // A static pool keeps its nodes whatever runs on them.
         if pool.spec.replicas.is_none() {
-            let verdict = consolidatable::verdict(&claim, &pool, context.now());
+            let rules = PoolDisruption::new(&pool.spec.disruption, context.settings.churn);
+            let verdict = rules.consolidatable(&NodeDisruption::from(&*claim), context.now());
             let mut conditions = changed.condition_set(context.now());
             match verdict {
-                consolidatable::Verdict::Now => {
+                Consolidatable::Now => {
                     conditions.set_true(CONSOLIDATABLE);
                 }
-                consolidatable::Verdict::In(rest) => {
+                Consolidatable::In(rest) => {
                     clear(&mut conditions, CONSOLIDATABLE);
                     again = again.min(rest);
                 }
-                consolidatable::Verdict::Never => clear(&mut conditions, CONSOLIDATABLE),
+                Consolidatable::Never => clear(&mut conditions, CONSOLIDATABLE),
             }
         }
         context.write_status(&claim, changed).await?;

@@ -13,7 +13,7 @@ use kerf_disruption::{
     balanced::{K, Score},
     budgets::BudgetError,
 };
-use kerf_model::estate::Estate;
+use kerf_model::Snapshot;
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
 use tracing::{error, info};
@@ -58,7 +58,7 @@ fn event(refused: &Refused) -> Option<&'static str> {
 
 impl Reports {
     /// Tells what a pass found, apart from its commands.
-    pub(super) fn pass(&mut self, context: &Context, estate: &Estate, pass: &Pass) {
+    pub(super) fn pass(&mut self, context: &Context, snapshot: &Snapshot, pass: &Pass) {
         for (method, nodes) in &pass.eligible {
             context.metrics.disruption.eligible(method.reason(), *nodes);
         }
@@ -84,10 +84,9 @@ impl Reports {
         for refused in &pass.refused {
             self.refused(context, refused);
         }
-        let here: BTreeSet<&str> =
-            estate.snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
+        let here: BTreeSet<&str> = snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
         self.said.retain(|(node, _), _| here.contains(node.as_str()));
-        self.unmerged.retain(|(pool, _), _| estate.pools.contains_key(pool));
+        self.unmerged.retain(|(pool, _), _| snapshot.pools.contains_key(pool));
     }
 
     /// Nodes that stay because merging them is not worth it. It is news when they are others than before.

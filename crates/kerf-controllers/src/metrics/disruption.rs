@@ -284,7 +284,7 @@ pub(super) const DURATIONS: [f64; 45] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::{Price, churn::Fraction, estate::Cost};
+    use kerf_model::{Price, churn::Fraction, disruption::Cost};
 
     #[test]
     fn metrics_have_karpenters_names() {

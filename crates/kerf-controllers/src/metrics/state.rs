@@ -196,7 +196,7 @@ fn gauges(context: &Context, now: Timestamp) -> Gauges {
         gauges.put("karpenter_scheduler_unfinished_work_seconds", labels, seconds(since, now));
     }
     instance_types(context, &mut gauges);
-    let unlaunched = claims.iter().filter(|claim| !synced && provisioning::is_unlaunched(claim));
+    let unlaunched = claims.iter().filter(|claim| !synced && claim.is_unlaunched());
     let ages = unlaunched.map(|claim| age(claim.metadata.creation_timestamp.as_ref(), now));
     let unsynced = ages.fold(0.0, f64::max);
     gauges.put("karpenter_cluster_state_unsynced_time_seconds", Vec::new(), unsynced);

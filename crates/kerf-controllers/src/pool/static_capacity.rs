@@ -9,15 +9,14 @@ pub(crate) mod report;
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use kerf_api::{
     NodeClaim, NodePool, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON, READY},
     labels,
 };
-use kerf_cluster::{Change, Cluster, Delta, node_counts::ClaimStage, state_node::StateNode, view};
+use kerf_cluster::{Change, Cluster, Delta, node_counts::ClaimStage, view};
 use kerf_disruption::static_capacity::{Member, Resize, resize, victims};
-use kerf_model::{NodeCount, Pool, Price, Resources, estate::Standing};
+use kerf_model::{NodeCount, Pool, Price, Resources};
 use kerf_runtime::{Clock, Outcome, Queue, Workers};
 use kerf_scheduler::PlannedClaim;
 use kube::ResourceExt;
@@ -148,14 +147,15 @@ async fn shrink(context: &Context, pool: &str, excess: u64) -> Result<()> {
     let chosen = {
         let cluster = context.index.read();
         let claims = cluster.claims_in(pool);
+        let known = context.known_labels();
+        let node =
+            |claim: &Arc<NodeClaim>| Ok((claim.name_any(), cluster.node_of_claim(claim, &known)?));
         let active: Vec<_> = claims
             .filter(|claim| cluster.stage_of(claim) == ClaimStage::Active)
-            .map(|claim| (claim.name_any(), standing(&cluster, claim, now)))
-            .collect();
-        let members: Vec<_> = active
-            .iter()
-            .map(|(claim, standing)| Member { claim, standing: standing.as_ref() })
-            .collect();
+            .map(node)
+            .collect::<Result<_>>()?;
+        let members: Vec<_> =
+            active.iter().map(|(claim, node)| Member { claim, node: node.as_deref() }).collect();
         victims(&members, excess, now)
     };
     for name in chosen {
@@ -169,19 +169,6 @@ async fn shrink(context: &Context, pool: &str, excess: u64) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// How the node of a claim stands towards going; `None` if there is no instance yet.
-fn standing(cluster: &Cluster, claim: &Arc<NodeClaim>, now: Timestamp) -> Option<Standing> {
-    let node = cluster.node_of(claim.provider_id()).ok();
-    let machine = StateNode {
-        node,
-        claim: Some(claim),
-        of_another: false,
-        marked: false,
-        nominated_until: None,
-    };
-    (!claim.provider_id().is_empty()).then(|| cluster.standing_of(machine, now))
 }
 
 #[cfg(test)]

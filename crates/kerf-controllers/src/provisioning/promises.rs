@@ -7,7 +7,6 @@ use std::{
 
 use kerf_cluster::Key;
 
-use super::is_unlaunched;
 use crate::context::Context;
 
 /// While a claim has no instance there is nothing that its pods could be planned on, and they must not get a second one.
@@ -34,7 +33,7 @@ impl Promises {
         let cluster = context.index.read();
         let mut promises = self.promises();
         promises.retain(|claim, _| {
-            cluster.claims().named(claim).is_some_and(|claim| is_unlaunched(claim))
+            cluster.claims().named(claim).is_some_and(|claim| claim.is_unlaunched())
         });
         promises.values().flatten().cloned().collect()
     }

@@ -1,10 +1,8 @@
 use std::sync::Arc;
 
-use kerf_api::DurationOrNever;
 use kerf_model::{
-    Node,
-    churn::ChurnControls,
-    estate::{Standing, Tenant},
+    Node, Pod,
+    disruption::{PodDisruption, PoolDisruption},
 };
 
 use super::*;
@@ -35,23 +33,16 @@ fn candidate(pool: &str, value: &str, pods: i64) -> Candidate {
     }
 }
 
-fn rules(policy: ConsolidationPolicy) -> Rules {
-    Rules {
-        replicas: None,
-        node_limit: None,
-        pool: Arc::default(),
-        policy,
-        consolidate_after: DurationOrNever::Never,
-        budgets: Vec::new(),
-        controls: ChurnControls::default(),
-    }
+fn pool(policy: ConsolidationPolicy) -> Arc<Pool> {
+    let disruption = PoolDisruption { policy, ..PoolDisruption::default() };
+    Arc::new(Pool { disruption, ..Pool::default() })
 }
 
 /// Pools `a` and `b` are balanced, any other is not.
-fn pools() -> BTreeMap<String, Rules> {
-    let balanced = ["a", "b"].map(|name| (name.to_owned(), rules(ConsolidationPolicy::Balanced)));
+fn pools() -> BTreeMap<String, Arc<Pool>> {
+    let balanced = ["a", "b"].map(|name| (name.to_owned(), pool(ConsolidationPolicy::Balanced)));
     let mut pools = BTreeMap::from(balanced);
-    pools.insert("plain".to_owned(), rules(ConsolidationPolicy::WhenEmptyOrUnderutilized));
+    pools.insert("plain".to_owned(), pool(ConsolidationPolicy::WhenEmptyOrUnderutilized));
     pools
 }
 
@@ -210,46 +201,36 @@ fn totals_are_those_of_all_nodes() {
         kerf_model::Resources::new(),
         kerf_model::Overhead::default(),
     );
-    let pool =
-        kerf_model::Pool { instance_types: vec![Arc::new(instance_type)], ..Default::default() };
-    let balanced = Rules { pool: Arc::new(pool), ..rules(ConsolidationPolicy::Balanced) };
+    let mut balanced = pool(ConsolidationPolicy::Balanced);
+    Arc::make_mut(&mut balanced).instance_types = vec![Arc::new(instance_type)];
+    let pod = |reschedulable, counted, units| {
+        let eviction_cost = cost(units);
+        let disruption =
+            PodDisruption { reschedulable, counted, eviction_cost, ..PodDisruption::default() };
+        Arc::new(Pod { disruption, ..Pod::default() })
+    };
+    // A pod that is leaving and a daemon, beside an ordinary one and one that nobody would miss.
+    let pods =
+        || vec![pod(true, true, 1), pod(false, true, 2), pod(false, false, 4), pod(true, true, -8)];
     let node = |pool: &str, type_name: &str| {
         let labels = [(INSTANCE_TYPE, type_name), (ZONE, "z"), (CAPACITY_TYPE, "spot")];
         Arc::new(Node {
             pool: Some(pool.to_owned()),
             labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            pods: pods(),
             ..Node::default()
         })
     };
-    let tenant = |reschedulable, counted, units| Tenant {
-        reschedulable,
-        counted,
-        eviction_cost: cost(units),
-        ..Tenant::default()
-    };
-    // A pod that is leaving and a daemon, beside an ordinary one and one that nobody would miss.
-    let tenants = vec![
-        tenant(true, true, 1),
-        tenant(false, true, 2),
-        tenant(false, false, 4),
-        tenant(true, true, -8),
-    ];
-    let standing = Standing { tenants, ..Standing::default() };
-    let estate = Estate {
-        snapshot: kerf_model::Snapshot {
-            nodes: vec![node("a", "m"), node("a", "m"), node("a", "unknown"), node("plain", "m")],
-            ..kerf_model::Snapshot::default()
-        },
-        standings: vec![standing; 4],
+    let snapshot = Snapshot {
+        nodes: vec![node("a", "m"), node("a", "m"), node("a", "unknown"), node("plain", "m")],
         pools: BTreeMap::from([
             ("a".to_owned(), balanced),
-            ("plain".to_owned(), rules(ConsolidationPolicy::WhenEmptyOrUnderutilized)),
+            ("plain".to_owned(), pool(ConsolidationPolicy::WhenEmptyOrUnderutilized)),
         ]),
-        static_pools: BTreeMap::new(),
-        now: jiff::Timestamp::UNIX_EPOCH,
+        ..Snapshot::default()
     };
     // The first is a candidate and counts as such; the others by what is on them.
-    let NodePoolTotals(totals) = NodePoolTotals::of(&estate, &[candidate("a", "0.25", 1)]);
+    let NodePoolTotals(totals) = NodePoolTotals::of(&snapshot, &[candidate("a", "0.25", 1)]);
     let all: Vec<_> =
         totals.iter().map(|(pool, total)| (pool.as_str(), total.price, total.cost)).collect();
     assert_eq!(all, [("a", price("0.5"), cost(2 + 4 + 4))]);

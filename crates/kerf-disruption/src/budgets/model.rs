@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp, ToSpan};
-use kerf_api::{Budget, ConsolidationPolicy, DisruptionReason, DurationOrNever};
+use kerf_api::{Budget, DisruptionReason};
 use kerf_model::{
-    Node, Snapshot,
-    churn::ChurnControls,
+    Node, Pool, Snapshot,
     cron::Schedule,
-    estate::{Estate, Rules, Standing},
+    disruption::{NodeDisruption, PoolDisruption},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -122,7 +121,7 @@ fn budgets() -> impl Strategy<Value = Vec<Budget>> {
     vec(budget, 0..4)
 }
 
-fn estate(members: &[Member], budgets: Vec<Budget>, now: Timestamp) -> Estate {
+fn snapshot(members: &[Member], budgets: Vec<Budget>, now: Timestamp) -> Snapshot {
     let nodes = members.iter().enumerate().map(|(at, member)| {
         Arc::new(Node {
             name: format!("node-{at}"),
@@ -131,30 +130,18 @@ fn estate(members: &[Member], budgets: Vec<Budget>, now: Timestamp) -> Estate {
             initialized: member.initialized,
             deleting: member.deleting,
             exists: true,
+            disruption: NodeDisruption {
+                ready: member.ready,
+                instance_terminating: member.terminating,
+                ..NodeDisruption::default()
+            },
             ..Node::default()
         })
     });
-    let standings = members.iter().map(|member| Standing {
-        ready: member.ready,
-        instance_terminating: member.terminating,
-        ..Standing::default()
-    });
-    let rules = Rules {
-        replicas: None,
-        node_limit: None,
-        pool: Arc::default(),
-        policy: ConsolidationPolicy::default(),
-        consolidate_after: DurationOrNever::Never,
-        budgets,
-        controls: ChurnControls::default(),
-    };
-    Estate {
-        snapshot: Snapshot { nodes: nodes.collect(), ..Snapshot::default() },
-        standings: standings.collect(),
-        pools: BTreeMap::from([(POOL.to_owned(), rules)]),
-        static_pools: BTreeMap::new(),
-        now,
-    }
+    let disruption = PoolDisruption { budgets, ..PoolDisruption::default() };
+    let pool = Pool { name: POOL.to_owned(), disruption, ..Pool::default() };
+    let pools = BTreeMap::from([(POOL.to_owned(), Arc::new(pool))]);
+    Snapshot { now, nodes: nodes.collect(), pools, ..Snapshot::default() }
 }
 
 proptest! {
@@ -165,10 +152,10 @@ proptest! {
         second in 0i64..(400 * 24 * 60 * 60),
     ) {
         let now = "2027-12-20T00:00:00Z".parse::<Timestamp>().unwrap() + second.seconds();
-        let estate = estate(&members, budgets.clone(), now);
+        let snapshot = snapshot(&members, budgets.clone(), now);
         for reason in DisruptionReason::ALL {
             let expected = expected(&members, &budgets, reason, now);
-            let got = allowances(&estate, reason)[POOL];
+            let got = allowances(&snapshot, reason)[POOL];
             prop_assert_eq!(got, expected, "{:?} {:?} at {}", reason, &budgets, now);
             let left = i64::from(expected.allowed) - i64::from(expected.disrupting);
             prop_assert_eq!(i64::from(got.left()), left.max(0));

@@ -1,7 +1,7 @@
 //! How much of its life a node has before it.
 
 use jiff::{SignedDuration, Timestamp};
-use kerf_model::estate::{Cost, Standing};
+use kerf_model::{Node, disruption::Cost};
 
 /// A quotient between 0 and 1: a whole life for a node that never expires, nothing for one that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +11,14 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    pub fn remaining(standing: &Standing, now: Timestamp) -> Self {
-        let Some(whole) = standing.expire_after else { return Self { left: 1, whole: 1 } };
+    pub fn remaining(node: &Node, now: Timestamp) -> Self {
+        let Some(whole) = node.disruption.expire_after else { return Self { left: 1, whole: 1 } };
         let whole = SignedDuration::try_from(whole).unwrap_or(SignedDuration::MAX).as_nanos();
         if whole <= 0 {
             return Self { left: 0, whole: 1 };
         }
-        let age = standing.created.map_or(0, |created| now.duration_since(created).as_nanos());
+        let age =
+            node.disruption.created.map_or(0, |created| now.duration_since(created).as_nanos());
         Self { left: (whole - age).clamp(0, whole), whole }
     }
 

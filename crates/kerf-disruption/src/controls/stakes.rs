@@ -1,11 +1,11 @@
 //! What a move puts at stake in each pool, and up to which price it is worth it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kerf_model::{
-    Price,
+    Pool, Price,
     churn::{ChurnControls, Fraction},
-    estate::{Cost, Rules},
+    disruption::Cost,
 };
 
 use crate::{
@@ -59,7 +59,7 @@ impl Bound {
 impl Stakes {
     pub fn of<'a>(
         candidates: impl IntoIterator<Item = &'a Candidate>,
-        pools: &BTreeMap<String, Rules>,
+        pools: &BTreeMap<String, Arc<Pool>>,
     ) -> Self {
         let mut stakes: BTreeMap<&str, Stake> = BTreeMap::new();
         for candidate in candidates {
@@ -69,7 +69,7 @@ impl Stakes {
                 cost: Cost(0),
                 controls: pools
                     .get(&candidate.pool)
-                    .map(|rules| rules.controls)
+                    .map(|pool| pool.disruption.controls)
                     .unwrap_or_default(),
             });
             stake.price += candidate.price;

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use kerf_model::{
-    Pod, Price, Resources,
-    estate::Cost,
+    Pod, Pool, Price, Resources,
+    disruption::{Cost, NodeDisruption, PoolDisruption, StaticPool},
     resources::{CPU, MEMORY},
 };
 
@@ -29,12 +29,16 @@ fn node(allocatable: [&str; 2], requests: &[[&str; 2]]) -> Node {
 }
 
 /// A node that lives from midnight to ten.
-fn mortal() -> Standing {
-    Standing {
+fn mortal() -> NodeDisruption {
+    NodeDisruption {
         created: Some(at("00:00:00")),
         expire_after: Some(Duration::from_hours(10)),
-        ..Standing::default()
+        ..NodeDisruption::default()
     }
+}
+
+fn with(disruption: NodeDisruption) -> Node {
+    Node { pool: Some("p".to_owned()), disruption, ..Node::default() }
 }
 
 #[test]
@@ -48,7 +52,7 @@ fn well_used_nodes_are_left_alone() {
             let (have, threshold) = (have.parse().unwrap(), threshold.parse().unwrap());
             Err(Blocked::Utilization { have, threshold })
         });
-        let result = utilization(node, &Standing::default(), &controls, at("01:00:00"));
+        let result = utilization(node, &controls, at("01:00:00"));
         assert_eq!(result, expect, "{threshold}, {:?}", node.pods);
     };
     let whole = ["4", "16Gi"];
@@ -84,17 +88,18 @@ fn well_used_nodes_are_left_alone() {
 fn nodes_that_go_soon_are_not_protected_by_their_use() {
     let full = node(["4", "16Gi"], &[["3.3", "11.2Gi"]]);
     let controls = ChurnControls::default();
-    let check = |standing: &Standing, protected: bool| {
-        let result = utilization(&full, standing, &controls, at("09:00:00"));
-        assert_eq!(result.is_err(), protected, "{standing:?}");
+    let check = |disruption: NodeDisruption, protected: bool| {
+        let node = Node { disruption, ..full.clone() };
+        let result = utilization(&node, &controls, at("09:00:00"));
+        assert_eq!(result.is_err(), protected, "{:?}", node.disruption);
     };
     // Nine of ten hours are over: exactly a tenth is left, which is not more than a tenth.
-    check(&mortal(), false);
-    check(&Standing { created: Some(at("00:00:01")), ..mortal() }, true);
-    check(&Standing { expire_after: None, ..mortal() }, true);
-    check(&Standing { expire_after: Some(Duration::ZERO), ..mortal() }, false);
-    let drifted = Standing { drifted_since: Some(at("08:00:00")), ..Standing::default() };
-    check(&drifted, false);
+    check(mortal(), false);
+    check(NodeDisruption { created: Some(at("00:00:01")), ..mortal() }, true);
+    check(NodeDisruption { expire_after: None, ..mortal() }, true);
+    check(NodeDisruption { expire_after: Some(Duration::ZERO), ..mortal() }, false);
+    let drifted_since = Some(at("08:00:00"));
+    check(NodeDisruption { drifted_since, ..NodeDisruption::default() }, false);
 }
 
 /// One pool with the operator's defaults, at `factor` and `threshold`.
@@ -120,7 +125,7 @@ fn pods(count: i64) -> Cost {
 /// The same pods on a node that has this many tenths of its life before it.
 fn pods_with_life(count: i64, tenths: u64) -> Cost {
     let now = at("00:00:00") + Duration::from_hours(10 - tenths);
-    Lifetime::remaining(&mortal(), now).of(pods(count))
+    Lifetime::remaining(&with(mortal()), now).of(pods(count))
 }
 
 #[test]
@@ -268,7 +273,7 @@ fn nodes_put_their_costs_together_within_their_pool() {
         rescheduling_cost: pods(1 + count),
         disruption_cost: pods(count),
     };
-    let pools = ["a", "b"].map(|name| (name.to_owned(), rules("", "0s"))).into();
+    let pools = ["a", "b"].map(|name| (name.to_owned(), Arc::new(pool("", "0s")))).into();
     let at_most = |nodes: [(&str, i64); 2]| {
         let candidates = nodes.map(|(pool, count)| candidate(pool, count));
         Stakes::of(&candidates, &pools).at_most()
@@ -376,36 +381,39 @@ fn both_price_controls_apply() {
     assert_eq!(parity.at_most(), price("0.9999999999"));
 }
 
-fn rules(grace_period: &str, consolidate_after: &str) -> Rules {
-    Rules {
-        replicas: None,
-        node_limit: None,
-        pool: Arc::default(),
-        policy: kerf_api::ConsolidationPolicy::default(),
+fn pool(grace_period: &str, consolidate_after: &str) -> Pool {
+    let grace_period = grace_period.parse().unwrap();
+    let disruption = PoolDisruption {
         consolidate_after: consolidate_after.parse().unwrap(),
-        budgets: Vec::new(),
-        controls: ChurnControls {
-            grace_period: grace_period.parse().unwrap(),
-            ..ChurnControls::default()
-        },
+        controls: ChurnControls { grace_period, ..ChurnControls::default() },
+        ..PoolDisruption::default()
+    };
+    Pool { name: "p".to_owned(), disruption, ..Pool::default() }
+}
+
+/// Whether the node is in its grace period, and whether it is settling.
+fn rests(node: &Node, pool: Pool, now: &str) -> (Result<(), Blocked>, bool) {
+    let pools = [(pool.name.clone(), Arc::new(pool))].into();
+    let snapshot = Snapshot { now: at(now), pools, ..Snapshot::default() };
+    (grace_period(&snapshot, node), snapshot.is_settling(node))
+}
+
+/// A node that is ready since one, where a pod came or went at that time.
+fn quiet_since(event: Option<&str>) -> NodeDisruption {
+    NodeDisruption {
+        initialized_at: Some(at("01:00:00")),
+        last_pod_event: event.map(at),
+        ..NodeDisruption::default()
     }
 }
 
 #[test]
 fn nodes_are_left_alone_for_a_while_after_a_pod_event() {
     let check = |period: &str, event: Option<&str>, now: &str, until: Option<&str>| {
-        let standing = Standing {
-            initialized_at: Some(at("01:00:00")),
-            last_pod_event: event.map(at),
-            ..Standing::default()
-        };
+        let node = with(quiet_since(event));
         let expect = until.map_or(Ok(()), |until| Err(Blocked::GracePeriod { until: at(until) }));
-        assert_eq!(
-            grace_period(&standing, &rules(period, "0s"), at(now)),
-            expect,
-            "{event:?} {now}"
-        );
-        let settles = rules(period, "0s").is_settling(&standing, at(now));
+        let (grace, settles) = rests(&node, pool(period, "0s"), now);
+        assert_eq!(grace, expect, "{event:?} {now}");
         assert_eq!(settles, until.is_some(), "{event:?} {now}");
     };
     check("30m", Some("02:00:00"), "02:00:10", Some("02:30:00"));
@@ -429,29 +437,22 @@ fn nodes_are_left_alone_for_a_while_after_a_pod_event() {
 
 #[test]
 fn neither_unready_nodes_nor_static_pools_have_a_grace_period() {
-    let recent = Standing {
-        initialized_at: Some(at("01:00:00")),
-        last_pod_event: Some(at("02:00:00")),
-        ..Standing::default()
-    };
-    let unready = Standing { initialized_at: None, ..recent.clone() };
-    let dynamic = rules("30m", "30m");
-    let fixed = Rules { replicas: Some(3), ..dynamic.clone() };
-    for (standing, rules, bound) in
+    let recent = quiet_since(Some("02:00:00"));
+    let unready = with(NodeDisruption { initialized_at: None, ..recent.clone() });
+    let recent = with(recent);
+    let dynamic = pool("30m", "30m");
+    let fixed = Pool { static_pool: Some(StaticPool::default()), ..dynamic.clone() };
+    for (node, pool, bound) in
         [(&recent, &dynamic, true), (&unready, &dynamic, false), (&recent, &fixed, false)]
     {
-        assert_eq!(grace_period(standing, rules, at("02:10:00")).is_err(), bound);
-        assert_eq!(rules.is_settling(standing, at("02:10:00")), bound);
+        let (grace, settles) = rests(node, pool.clone(), "02:10:00");
+        assert_eq!((grace.is_err(), settles), (bound, bound));
     }
 }
 
 #[test]
 fn destinations_rest_for_the_longer_of_both_times() {
-    let standing = Standing {
-        initialized_at: Some(at("01:00:00")),
-        last_pod_event: Some(at("02:00:00")),
-        ..Standing::default()
-    };
+    let node = with(quiet_since(Some("02:00:00")));
     for (period, after, now, settles) in [
         ("30m", "10m", "02:29:59", true),
         ("30m", "10m", "02:30:00", false),
@@ -463,7 +464,7 @@ fn destinations_rest_for_the_longer_of_both_times() {
         ("", "Never", "02:00:01", false),
         ("30m", "Never", "02:00:01", true),
     ] {
-        let result = rules(period, after).is_settling(&standing, at(now));
+        let (_, result) = rests(&node, pool(period, after), now);
         assert_eq!(result, settles, "{period:?} {after} {now}");
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kerf_model::{
     InstanceType, Node, Offering, Overhead, Pool, Requirements, Resources,
     churn::ChurnControls,
-    estate::Cost,
+    disruption::Cost,
     labels::{INSTANCE_TYPE, RESERVED, ZONE},
 };
 

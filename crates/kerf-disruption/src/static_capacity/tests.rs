@@ -1,10 +1,10 @@
 use super::*;
 use crate::{Memory, Pass, Settings, pass};
-use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever};
+use kerf_api::{Budget, DurationOrNever};
 use kerf_model::{
-    InstanceType, Node, Overhead, Pool, Requirements, Resources, Snapshot,
-    churn::ChurnControls,
-    estate::{Estate, Rules, Tenant},
+    InstanceType, Overhead, Pod, Pool, Requirements, Resources,
+    disruption::{DoNotDisrupt, PodDisruption, PoolDisruption},
+    snapshot::Idle,
 };
 use std::time::Duration;
 
@@ -38,44 +38,47 @@ fn a_pool_comes_to_its_number_and_stays_there() {
     }
 }
 
-fn standing(pods: &[(bool, f64, bool)]) -> Standing {
-    let tenants = pods.iter().map(|(reschedulable, cost, protected)| Tenant {
-        reschedulable: *reschedulable,
-        #[expect(clippy::cast_possible_truncation, reason = "small test values")]
-        eviction_cost: Cost((cost * Cost::ONE.0 as f64) as i64),
-        obstacle: protected.then_some(Obstacle::DoNotDisrupt),
-        ..Tenant::default()
+fn node(pods: &[(bool, f64, bool)]) -> Node {
+    let pods = pods.iter().map(|(reschedulable, cost, protected)| {
+        let disruption = PodDisruption {
+            reschedulable: *reschedulable,
+            active: true,
+            #[expect(clippy::cast_possible_truncation, reason = "small test values")]
+            eviction_cost: Cost((cost * Cost::ONE.0 as f64) as i64),
+            do_not_disrupt: if *protected { DoNotDisrupt::Always } else { DoNotDisrupt::No },
+            ..PodDisruption::default()
+        };
+        Arc::new(Pod { disruption, ..Pod::default() })
     });
-    Standing { tenants: tenants.collect(), ..Standing::default() }
+    Node { pods: pods.collect(), ..Node::default() }
 }
 
 #[test]
 fn those_go_first_that_disturb_least() {
     const POD: (bool, f64, bool) = (true, 1.0, false);
     const DAEMON: (bool, f64, bool) = (false, 1.0, false);
-    let half_way = |standing: Standing| Standing {
-        created: Some(Timestamp::UNIX_EPOCH - Duration::from_hours(1)),
-        expire_after: Some(Duration::from_hours(2)),
-        ..standing
+    let half_way = |mut node: Node| {
+        node.disruption.created = Some(Timestamp::UNIX_EPOCH - Duration::from_hours(1));
+        node.disruption.expire_after = Some(Duration::from_hours(2));
+        node
     };
     let in_order = [
         ("unlaunched-a", None),
         ("unlaunched-b", None),
-        ("daemons", Some(standing(&[DAEMON, DAEMON]))),
-        ("empty", Some(standing(&[]))),
-        ("unimportant", Some(standing(&[(true, -2.0, false), POD]))),
-        ("soon-over", Some(half_way(standing(&[POD])))),
-        ("one-pod", Some(standing(&[POD]))),
-        ("two-pods", Some(standing(&[POD, POD]))),
-        ("important", Some(standing(&[(true, 9.0, false)]))),
-        ("protected-daemon", Some(standing(&[(false, 1.0, true)]))),
-        ("protected", Some(standing(&[(true, 1.0, true), POD]))),
+        ("daemons", Some(node(&[DAEMON, DAEMON]))),
+        ("empty", Some(node(&[]))),
+        ("unimportant", Some(node(&[(true, -2.0, false), POD]))),
+        ("soon-over", Some(half_way(node(&[POD])))),
+        ("one-pod", Some(node(&[POD]))),
+        ("two-pods", Some(node(&[POD, POD]))),
+        ("important", Some(node(&[(true, 9.0, false)]))),
+        ("protected-daemon", Some(node(&[(false, 1.0, true)]))),
+        ("protected", Some(node(&[(true, 1.0, true), POD]))),
     ];
     let mut members: Vec<_> =
-        in_order.iter().map(|(claim, standing)| (*claim, standing.as_ref())).collect();
+        in_order.iter().map(|(claim, node)| (*claim, node.as_ref())).collect();
     members.reverse();
-    let members: Vec<_> =
-        members.into_iter().map(|(claim, standing)| Member { claim, standing }).collect();
+    let members: Vec<_> = members.into_iter().map(|(claim, node)| Member { claim, node }).collect();
     let expected: Vec<_> = in_order.iter().map(|(claim, _)| *claim).collect();
     for excess in 0..=in_order.len() {
         let gone = victims(&members, excess as u64, Timestamp::UNIX_EPOCH);
@@ -127,39 +130,31 @@ fn drift_is_blocked_where_the_limit_leaves_no_room_ever() {
 }
 
 /// Ready nodes, named by their pool and number, that drifted one second after another, the highest number first.
-fn estate(pools: &[(&str, StaticPool, &str)]) -> Estate {
-    let mut estate = Estate {
-        snapshot: Snapshot::default(),
-        standings: Vec::new(),
-        pools: BTreeMap::new(),
-        static_pools: BTreeMap::new(),
-        now: Timestamp::UNIX_EPOCH + Duration::from_hours(1),
-    };
+fn snapshot(pools: &[(&str, StaticPool, &str)]) -> Snapshot {
+    let now = Timestamp::UNIX_EPOCH + Duration::from_hours(1);
+    let mut snapshot = Snapshot { now, ..Snapshot::default() };
     for (name, fixed, budget) in pools {
         let nothing = Resources::new();
         let overhead = Overhead::default();
         let small =
             InstanceType::new("small", Requirements::default(), Vec::new(), nothing, overhead);
+        let budget =
+            Budget { nodes: (*budget).to_owned(), schedule: None, duration: None, reasons: None };
         let pool = Pool {
             name: (*name).to_owned(),
             instance_types: vec![Arc::new(small)],
+            idle: Some(Idle::Static),
+            static_pool: Some(*fixed),
+            disruption: PoolDisruption {
+                consolidate_after: DurationOrNever::Never,
+                budgets: vec![budget],
+                ..PoolDisruption::default()
+            },
             ..Pool::default()
         };
-        let budget =
-            Budget { nodes: (*budget).to_owned(), schedule: None, duration: None, reasons: None };
-        let rules = Rules {
-            replicas: i64::try_from(fixed.replicas).ok(),
-            node_limit: fixed.limit,
-            pool: Arc::new(pool),
-            policy: ConsolidationPolicy::default(),
-            consolidate_after: DurationOrNever::Never,
-            budgets: vec![budget],
-            controls: ChurnControls::default(),
-        };
-        estate.pools.insert((*name).to_owned(), rules);
-        estate.static_pools.insert((*name).to_owned(), *fixed);
+        snapshot.pools.insert((*name).to_owned(), Arc::new(pool));
         for number in 0..fixed.count.active {
-            let node = Node {
+            let mut node = Node {
                 name: format!("{name}-{number}"),
                 claim: Some(format!("{name}-{number}")),
                 pool: Some((*name).to_owned()),
@@ -167,18 +162,17 @@ fn estate(pools: &[(&str, StaticPool, &str)]) -> Estate {
                 initialized: true,
                 ..Node::default()
             };
-            estate.snapshot.nodes.push(Arc::new(node));
-            let drifted = Timestamp::UNIX_EPOCH + Duration::from_secs(100 - number);
-            let standing =
-                Standing { ready: true, drifted_since: Some(drifted), ..Standing::default() };
-            estate.standings.push(standing);
+            node.disruption.ready = true;
+            node.disruption.drifted_since =
+                Some(Timestamp::UNIX_EPOCH + Duration::from_secs(100 - number));
+            snapshot.nodes.push(Arc::new(node));
         }
     }
-    estate
+    snapshot
 }
 
-fn look_at(estate: &Estate) -> Pass {
-    pass(estate, &Settings::default(), &mut Memory::default())
+fn look_at(snapshot: &Snapshot) -> Pass {
+    pass(snapshot, &Settings::default(), &mut Memory::default())
 }
 
 fn chosen(found: &Pass) -> Vec<&str> {
@@ -197,8 +191,8 @@ fn of_size(nodes: u64, limit: Option<u64>) -> StaticPool {
 #[test]
 fn drifted_nodes_are_replaced_as_far_as_budget_and_limit_allow() {
     let check = |limit: Option<u64>, budget: &str, expected: &[&str], why: &str| {
-        let estate = estate(&[("p", of_size(4, limit), budget)]);
-        let found = look_at(&estate);
+        let snapshot = snapshot(&[("p", of_size(4, limit), budget)]);
+        let found = look_at(&snapshot);
         assert_eq!(chosen(&found), expected, "{limit:?} {budget}");
         let left = found.refused.iter().filter(|refused| refused.method == Some(METHOD));
         let reasons: Vec<_> = left.map(|refused| refused.why.name()).collect();
@@ -220,19 +214,19 @@ fn pools_are_replaced_side_by_side() {
         ("q", of_size(2, Some(2)), "1"),
         ("r", of_size(1, None), "1"),
     ];
-    assert_eq!(chosen(&look_at(&estate(&pools))), ["p-1", "r-0"]);
+    assert_eq!(chosen(&look_at(&snapshot(&pools))), ["p-1", "r-0"]);
 }
 
 #[test]
 fn nodes_that_ask_to_be_left_alone_stay() {
-    let mut estate = estate(&[("p", of_size(2, None), "100%")]);
-    estate.standings[1].do_not_disrupt = true;
-    assert_eq!(chosen(&look_at(&estate)), ["p-0"]);
+    let mut snapshot = snapshot(&[("p", of_size(2, None), "100%")]);
+    Arc::make_mut(&mut snapshot.nodes[1]).disruption.do_not_disrupt = true;
+    assert_eq!(chosen(&look_at(&snapshot)), ["p-0"]);
 }
 
 #[test]
 fn nothing_is_replaced_while_the_gate_is_off() {
-    let estate = estate(&[("p", of_size(2, None), "100%")]);
+    let snapshot = snapshot(&[("p", of_size(2, None), "100%")]);
     let off = Settings { static_capacity: false, ..Settings::default() };
-    assert!(pass(&estate, &off, &mut Memory::default()).commands.is_empty());
+    assert!(pass(&snapshot, &off, &mut Memory::default()).commands.is_empty());
 }

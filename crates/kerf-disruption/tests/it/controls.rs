@@ -5,33 +5,34 @@ use std::{fmt::Debug, str::FromStr, sync::Arc};
 use kerf_api::ConsolidationPolicy;
 use kerf_disruption::explain::Explainer;
 use kerf_disruption::{Memory, Pass, Settings, pass};
-use kerf_model::estate::{Estate, Rules, Tenant};
+use kerf_model::disruption::PodDisruption;
 use kerf_model::{Pod, Price};
+use kerf_model::{Pool, Snapshot};
 
 use crate::build::{HOSTNAME, many_types, pod};
-use crate::estate::{Place, ago, decided, estate, first_pass, place, rules, told, why};
+use crate::places::{Place, ago, decided, first_pass, place, pool, snapshot, told, why};
 
 fn commands(pass: &Pass) -> Vec<String> {
     pass.commands.iter().map(told).collect()
 }
 
-/// A pool with these controls: `rules_with("a", &[("factor", "0.5")])`.
-fn rules_with(name: &str, controls: &[(&str, &str)]) -> Rules {
+/// A pool with these controls: `pool_with("a", &[("factor", "0.5")])`.
+fn pool_with(name: &str, controls: &[(&str, &str)]) -> Pool {
     fn read<T: FromStr<Err: Debug>>(value: &str) -> T {
         value.parse().expect("a value")
     }
-    let mut rules = rules(name);
+    let mut pool = pool(name);
     for (control, value) in controls {
         match *control {
-            "factor" => rules.controls.price_improvement_factor = read(value),
-            "savings" => rules.controls.savings_threshold = read(value),
-            "utilization" => rules.controls.utilization_threshold = read(value),
-            "grace" => rules.controls.grace_period = read(value),
-            "balanced" => rules.policy = ConsolidationPolicy::Balanced,
+            "factor" => pool.disruption.controls.price_improvement_factor = read(value),
+            "savings" => pool.disruption.controls.savings_threshold = read(value),
+            "utilization" => pool.disruption.controls.utilization_threshold = read(value),
+            "grace" => pool.disruption.controls.grace_period = read(value),
+            "balanced" => pool.disruption.policy = ConsolidationPolicy::Balanced,
             other => panic!("{other}"),
         }
     }
-    rules
+    pool
 }
 
 /// A node of each pool, half used. Neither has room for the large pod of the other; together as well as each by itself they
@@ -44,8 +45,8 @@ fn one_of_each_pool() -> Vec<Place> {
 #[test]
 fn every_pool_has_its_say_about_a_move_of_several() {
     let check = |a: (&str, &str), b: (&str, &str), expect: &str, against: &[(&str, &str)]| {
-        let pools = vec![rules_with("pool-a", &[a]), rules_with("pool-b", &[b])];
-        let pass = first_pass(&estate(pools, one_of_each_pool()));
+        let pools = vec![pool_with("pool-a", &[a]), pool_with("pool-b", &[b])];
+        let pass = first_pass(&snapshot(pools, one_of_each_pool()));
         assert_eq!(commands(&pass), [expect], "{a:?} {b:?}");
         let unmerged = pass.unmerged.iter().inspect(|one| assert_eq!(one.nodes, ["a", "b"]));
         let got: Vec<_> = unmerged.map(|one| (one.pool.clone(), one.why.name())).collect();
@@ -82,10 +83,10 @@ fn a_search_that_came_to_nothing_says_once_what_it_was() {
         let of_b = ["d", "e", "f"].map(|name| node(name, "pool-b"));
         of_a.into_iter().chain(of_b).collect::<Vec<_>>()
     };
-    let strict = |name| rules_with(name, &[("savings", "5")]);
-    let estate = estate(vec![strict("pool-a"), strict("pool-b")], places());
+    let strict = |name| pool_with(name, &[("savings", "5")]);
+    let snapshot = snapshot(vec![strict("pool-a"), strict("pool-b")], places());
     let mut memory = Memory::default();
-    let mut look = || pass(&estate, &Settings::default(), &mut memory).unmerged;
+    let mut look = || pass(&snapshot, &Settings::default(), &mut memory).unmerged;
     let first = look();
     // Of several pools the first that objects is named, however many sets it objects to.
     assert!(
@@ -99,11 +100,11 @@ fn a_search_that_came_to_nothing_says_once_what_it_was() {
 fn explanations_have_numbers_that_a_pass_has_no_use_for() {
     let price = |cores: usize| -> Price { many_types(16)[cores - 1].offerings()[0].price };
     let check = |place: Place, in_pass: &str, explained: &str| {
-        let estate = estate(vec![rules("default")], vec![place]);
-        let pass = first_pass(&estate);
+        let snapshot = snapshot(vec![pool("default")], vec![place]);
+        let pass = first_pass(&snapshot);
         assert_eq!(why(&pass, "a"), [in_pass]);
         let settings = Settings::default();
-        let node = Explainer::new(&estate, &settings).node("a").expect("the node");
+        let node = Explainer::new(&snapshot, &settings).node("a").expect("the node");
         let verdict = node.methods.last().expect("a method").verdict.as_ref();
         assert_eq!(verdict.unwrap_err().to_string(), explained);
     };
@@ -123,20 +124,20 @@ fn explanations_have_numbers_that_a_pass_has_no_use_for() {
 
 #[test]
 fn everything_on_a_node_is_use_of_it() {
-    let strict = rules_with("default", &[("utilization", "0.3")]);
+    let strict = pool_with("default", &[("utilization", "0.3")]);
     let base = || place("a", 8).runs("p", "1");
     let big = || pod("big").requests("cpu=1 memory=8Gi").running();
     let daemon = big().daemon().build();
     let mut leaving = Pod::clone(&big().build());
     leaving.deleting = true;
     let check = |node: Place, expect: &[&str]| {
-        let pass = first_pass(&estate(vec![strict.clone()], vec![node]));
+        let pass = first_pass(&snapshot(vec![strict.clone()], vec![node]));
         let names: Vec<_> = pass.refused.iter().map(|refused| refused.why.name()).collect();
         assert_eq!(names, expect);
     };
     check(base(), &[]);
-    check(base().with_tenant(&daemon, Tenant::default()), &["utilization"]);
-    check(base().with_tenant(&leaving, Tenant::default()), &["utilization"]);
+    check(base().with_pod(&daemon, PodDisruption::default()), &["utilization"]);
+    check(base().with_pod(&leaving, PodDisruption::default()), &["utilization"]);
 }
 
 /// A node that is too large and one that is of the right size. Their pods share a node with none of their kind.
@@ -152,8 +153,8 @@ fn lonely(name: &str, cpu: &str) -> Arc<Pod> {
 #[test]
 fn balanced_pools_heed_the_other_controls_as_well() {
     let check = |controls: &[(&str, &str)], expect: Result<&str, &str>| {
-        let pool = rules_with("default", &[&[("balanced", "")], controls].concat());
-        let pass = first_pass(&estate(vec![pool], large_and_full()));
+        let pool = pool_with("default", &[&[("balanced", "")], controls].concat());
+        let pass = first_pass(&snapshot(vec![pool], large_and_full()));
         let of_a = || pass.refused.iter().find(|refused| refused.node == "a");
         let found = pass.commands.first().map(told);
         let got = found.ok_or_else(|| of_a().expect("a reason").why.name());
@@ -175,8 +176,8 @@ fn balanced_pools_heed_the_other_controls_as_well() {
 
 #[test]
 fn nodes_that_a_control_holds_back_count_in_what_others_are_weighed_by() {
-    let score = |estate: &Estate| {
-        let pass = first_pass(estate);
+    let score = |snapshot: &Snapshot| {
+        let pass = first_pass(snapshot);
         assert_eq!(commands(&pass), ["SingleNode a -> fake-it-1"]);
         let [score] = &pass.commands[0].scores[..] else { panic!("{:?}", pass.commands) };
         let held: Vec<_> = pass.refused.iter().filter(|refused| refused.node == "b").collect();
@@ -186,17 +187,17 @@ fn nodes_that_a_control_holds_back_count_in_what_others_are_weighed_by() {
     let with = |control, b: fn(Place) -> Place| {
         let mut places = large_and_full();
         places[1] = b(places[1].clone());
-        estate(vec![rules_with("default", &[("balanced", ""), control])], places)
+        snapshot(vec![pool_with("default", &[("balanced", ""), control])], places)
     };
     let (alone, _) = score(&with(("utilization", "1"), |b| b));
     let (by_use, held) = score(&with(("utilization", "0.4"), |b| b));
     assert_eq!((by_use, held), (alone, Some("utilization")));
-    let busy = |b: Place| b.set(|_, standing| standing.last_pod_event = Some(ago(1)));
+    let busy = |b: Place| b.set(|node| node.disruption.last_pod_event = Some(ago(1)));
     let (by_rest, held) = score(&with(("grace", "5m"), busy));
     assert_eq!((by_rest, held), (alone, Some("grace_period")));
     // It would be another number without the node.
-    let without = estate(
-        vec![rules_with("default", &[("balanced", "")])],
+    let without = snapshot(
+        vec![pool_with("default", &[("balanced", "")])],
         vec![place("a", 16).runs("p", "1")],
     );
     assert!(score(&without).0 != alone);
@@ -206,9 +207,9 @@ fn nodes_that_a_control_holds_back_count_in_what_others_are_weighed_by() {
 fn balanced_says_what_it_has_against_a_merger() {
     // Merging saves three eighths of each for all pods of both.
     let places = ["a", "b"].map(|name| place(name, 8).runs(&format!("p-{name}"), "4500m"));
-    let estate = estate(vec![rules_with("default", &[("balanced", "")])], places.into());
-    assert!(decided(&estate).is_empty());
-    let unmerged: Vec<_> = first_pass(&estate).unmerged;
+    let snapshot = snapshot(vec![pool_with("default", &[("balanced", "")])], places.into());
+    assert!(decided(&snapshot).is_empty());
+    let unmerged: Vec<_> = first_pass(&snapshot).unmerged;
     assert!(
         matches!(&unmerged[..], [one] if one.pool == "default" && one.why.name() == "score"),
         "{unmerged:?}"
@@ -219,20 +220,15 @@ fn balanced_says_what_it_has_against_a_merger() {
 fn the_grace_period_of_the_other_node_is_named_where_it_is_the_reason() {
     // The pod of `a` fits on `b` and on nothing that is cheaper than `a`.
     let with = |grace: &str, b: Place| {
-        let b = b.set(|node, standing| {
-            standing.last_pod_event = Some(ago(1));
-            standing.consolidatable = false;
-            node.settling = true;
-        });
-        let places = vec![place("a", 1).runs("p", "900m"), b];
-        estate(vec![rules_with("default", &[("grace", grace)])], places)
+        let places = vec![place("a", 1).runs("p", "900m"), b.settling().stays()];
+        snapshot(vec![pool_with("default", &[("grace", grace)])], places)
     };
-    let check = |estate: &Estate, expect: &str| {
-        let pass = first_pass(estate);
+    let check = |snapshot: &Snapshot, expect: &str| {
+        let pass = first_pass(snapshot);
         let of_a = pass.refused.iter().find(|refused| refused.node == "a").expect("a reason");
         assert_eq!(of_a.why.name(), expect);
         let settings = Settings::default();
-        let explained = Explainer::new(estate, &settings).node("a").expect("the node");
+        let explained = Explainer::new(snapshot, &settings).node("a").expect("the node");
         let verdict = explained.methods.last().expect("a method").verdict.as_ref();
         assert_eq!(verdict.unwrap_err().name(), expect);
         of_a.why.to_string()
@@ -249,9 +245,9 @@ fn the_grace_period_of_the_other_node_is_named_where_it_is_the_reason() {
 #[test]
 fn explain_never_prints_a_bound_that_its_decision_contradicts() {
     let check = |controls: &[(&str, &str)], refused: Option<&str>| {
-        let estate = estate(vec![rules_with("default", controls)], large_and_full());
+        let snapshot = snapshot(vec![pool_with("default", controls)], large_and_full());
         let settings = Settings::default();
-        let node = Explainer::new(&estate, &settings).node("a").expect("the node");
+        let node = Explainer::new(&snapshot, &settings).node("a").expect("the node");
         let method = node.methods.last().expect("a method");
         let replacement = method.simulation.as_ref().expect("one").new_nodes[0].price;
         let bound = method.prices.as_ref().expect("prices").bound.highest();
@@ -271,9 +267,9 @@ fn explain_never_prints_a_bound_that_its_decision_contradicts() {
 #[test]
 fn the_bound_of_a_balanced_pool_is_what_its_score_asks_for() {
     let places = vec![place("a", 8).runs("p", "4500m")];
-    let estate = estate(vec![rules_with("default", &[("balanced", "")])], places);
+    let snapshot = snapshot(vec![pool_with("default", &[("balanced", "")])], places);
     let settings = Settings::default();
-    let node = Explainer::new(&estate, &settings).node("a").expect("the node");
+    let node = Explainer::new(&snapshot, &settings).node("a").expect("the node");
     let method = node.methods.last().expect("a method");
     let replacement = method.simulation.as_ref().expect("one").new_nodes[0].price;
     let prices = method.prices.as_ref().expect("prices");

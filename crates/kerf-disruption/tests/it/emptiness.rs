@@ -1,40 +1,40 @@
 use kerf_api::{ConsolidationPolicy, DurationOrNever};
-use kerf_model::estate::{Cost, Tenant};
+use kerf_model::disruption::{Cost, PodDisruption};
 
 use crate::build::pod;
-use crate::estate::{budget, decided, estate, first_pass, place, rules, why};
+use crate::places::{budget, decided, first_pass, place, pool, snapshot, static_pool, why};
 
 #[test]
 fn all_empty_nodes_go_in_one_command() {
     let full = place("full", 4).runs("p", "1");
     let places = vec![place("a", 1), place("b", 2), full];
-    assert_eq!(decided(&estate(vec![rules("default")], places)), ["Emptiness b a"]);
+    assert_eq!(decided(&snapshot(vec![pool("default")], places)), ["Emptiness b a"]);
 }
 
 #[test]
 fn daemons_and_pods_that_nobody_would_miss_leave_a_node_empty() {
-    let daemon = Tenant { eviction_cost: Cost::ONE, ..Tenant::default() };
-    let unloved = Tenant { reschedulable: true, counted: true, ..Tenant::default() };
+    let daemon = PodDisruption { eviction_cost: Cost::ONE, ..PodDisruption::default() };
+    let unloved = PodDisruption { reschedulable: true, counted: true, ..PodDisruption::default() };
     let places = vec![
-        place("a", 1).with_tenant(&pod("d").daemon().running().build(), daemon),
+        place("a", 1).with_pod(&pod("d").daemon().running().build(), daemon),
         // A priority of -2^25 makes a pod's cost nothing.
-        place("b", 1).with_tenant(&pod("p").running().build(), unloved),
+        place("b", 1).with_pod(&pod("p").running().build(), unloved),
     ];
-    assert_eq!(decided(&estate(vec![rules("default")], places)), ["Emptiness a b"]);
+    assert_eq!(decided(&snapshot(vec![pool("default")], places)), ["Emptiness a b"]);
 }
 
 #[test]
 fn policies_do_not_matter_but_never_does() {
     use ConsolidationPolicy::{Balanced, WhenEmpty, WhenEmptyOrUnderutilized};
     for policy in [WhenEmpty, WhenEmptyOrUnderutilized, Balanced] {
-        let mut rules = rules("default");
-        rules.policy = policy;
-        let estate = estate(vec![rules], vec![place("a", 1)]);
-        assert_eq!(decided(&estate), ["Emptiness a"], "{policy:?}");
+        let mut default = pool("default");
+        default.disruption.policy = policy;
+        let snapshot = snapshot(vec![default], vec![place("a", 1)]);
+        assert_eq!(decided(&snapshot), ["Emptiness a"], "{policy:?}");
     }
-    let mut rules = rules("default");
-    rules.consolidate_after = DurationOrNever::Never;
-    let pass = first_pass(&estate(vec![rules], vec![place("a", 1)]));
+    let mut default = pool("default");
+    default.disruption.consolidate_after = DurationOrNever::Never;
+    let pass = first_pass(&snapshot(vec![default], vec![place("a", 1)]));
     assert!(pass.commands.is_empty());
     assert!(
         why(&pass, "a").contains(&"NodePool \"default\" has consolidation disabled".to_owned())
@@ -43,30 +43,28 @@ fn policies_do_not_matter_but_never_does() {
 
 #[test]
 fn nodes_that_are_not_consolidatable_stay() {
-    let places = vec![place("a", 1).set(|_, standing| standing.consolidatable = false)];
-    let pass = first_pass(&estate(vec![rules("default")], places));
+    let places = vec![place("a", 1).set(|node| node.disruption.consolidatable = false)];
+    let pass = first_pass(&snapshot(vec![pool("default")], places));
     assert!(pass.commands.is_empty());
     assert!(why(&pass, "a")[0].contains("not Consolidatable"));
 }
 
 #[test]
 fn static_pools_keep_their_empty_nodes() {
-    let mut rules = rules("default");
-    rules.replicas = Some(1);
-    assert!(decided(&estate(vec![rules], vec![place("a", 1)])).is_empty());
+    assert!(decided(&snapshot(vec![static_pool("default")], vec![place("a", 1)])).is_empty());
 }
 
 #[test]
 fn budgets_count_per_pool() {
     let cases = [("3", "3", 6), ("100%", "0", 4), ("0", "0%", 0), ("10%", "2", 3)];
     for (first, second, taken) in cases {
-        let (mut a, mut b) = (rules("a"), rules("b"));
-        a.budgets = vec![budget(first)];
-        b.budgets = vec![budget(second)];
+        let (mut a, mut b) = (pool("a"), pool("b"));
+        a.disruption.budgets = vec![budget(first)];
+        b.disruption.budgets = vec![budget(second)];
         let places = (0..4).flat_map(|number| {
             ["a", "b"].map(|pool| place(&format!("{pool}{number}"), 1).pool(pool))
         });
-        let pass = first_pass(&estate(vec![a, b], places.collect()));
+        let pass = first_pass(&snapshot(vec![a, b], places.collect()));
         let nodes: usize = pass.commands.iter().map(|command| command.candidates.len()).sum();
         assert_eq!(nodes, taken, "{first} {second}");
         let refused = pass.refused.iter().filter(|one| one.why.name() == "budget").count();
@@ -76,21 +74,21 @@ fn budgets_count_per_pool() {
 
 #[test]
 fn nodes_on_their_way_out_and_not_ready_ones_use_the_budget_up() {
-    let mut rules = rules("default");
-    rules.budgets = vec![budget("2")];
+    let mut default = pool("default");
+    default.disruption.budgets = vec![budget("2")];
     let places = vec![
         place("a", 1),
         place("b", 1),
-        place("gone", 1).set(|_, standing| standing.instance_terminating = true),
-        place("leaving", 1).set(|node, _| node.deleting = true),
-        place("starting", 1).set(|node, _| node.initialized = false),
-        place("foreign", 1).set(|node, standing| {
+        place("gone", 1).set(|node| node.disruption.instance_terminating = true),
+        place("leaving", 1).set(|node| node.deleting = true),
+        place("starting", 1).set(|node| node.initialized = false),
+        place("foreign", 1).set(|node| {
             node.claim = None;
-            standing.ready = false;
+            node.disruption.ready = false;
         }),
     ];
-    assert_eq!(decided(&estate(vec![rules.clone()], places.clone())), ["Emptiness a"]);
+    assert_eq!(decided(&snapshot(vec![default.clone()], places.clone())), ["Emptiness a"]);
     let mut places = places;
-    places[1].standing.ready = false;
-    assert!(decided(&estate(vec![rules], places)).is_empty());
+    places[1].node.disruption.ready = false;
+    assert!(decided(&snapshot(vec![default], places)).is_empty());
 }

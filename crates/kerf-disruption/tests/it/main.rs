@@ -1,11 +1,10 @@
-//! What a pass decides, told with small estates.
+//! What a pass decides, told with small clusters.
 
 #[expect(dead_code, reason = "the builders of the scheduler's tests, of which these need some")]
 #[path = "../../../kerf-scheduler/tests/it/build.rs"]
 mod build;
 #[path = "../../../kerf-scheduler/tests/it/checker.rs"]
 mod checker;
-mod estate;
 #[expect(dead_code, reason = "as with the builders")]
 #[path = "../../../kerf-scheduler/tests/it/random.rs"]
 mod random;
@@ -15,6 +14,7 @@ mod consolidation;
 mod controls;
 mod drift;
 mod emptiness;
+mod places;
 mod properties;
 mod quiet;
 mod replacing;

@@ -1,24 +1,27 @@
-//! What holds for every estate.
+//! What holds for every cluster.
 
 use std::{collections::BTreeMap, num::NonZero, sync::Arc};
 
 use kerf_disruption::{Command, Memory, Method, Replacement, Settings, pass, validate};
-use kerf_model::estate::{Cost, Estate, Rules, Standing, Tenant};
+use kerf_model::disruption::{NodeDisruption, PodDisruption};
 use kerf_model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ON_DEMAND, SPOT, ZONE};
 use kerf_model::{Price, Snapshot};
 use kerf_scheduler::{Options, Origin, Plan, PodFailure, Refusal};
 
 use crate::build::ZONES;
 use crate::checker::violations;
-use crate::estate::{ago, now, rules, told};
+use crate::places::{ago, movable, now, pool as ordinary_pool, told};
 use crate::random::{Dice, busy_snapshot};
 
 /// A random cluster whose nodes are of the pools' types, some of them drifted.
-fn random_estate(seed: u64) -> Estate {
+fn random_snapshot(seed: u64) -> Snapshot {
     let mut snapshot = busy_snapshot(seed);
     let mut dice = Dice(seed ^ 0xE57A);
-    let mut standings = Vec::new();
-    let pools = snapshot.pools.clone();
+    for pool in snapshot.pools.values_mut() {
+        Arc::make_mut(pool).disruption = ordinary_pool("").disruption;
+    }
+    snapshot.now = now();
+    let pools: Vec<_> = snapshot.pools.values().cloned().collect();
     for node in &mut snapshot.nodes {
         let node = Arc::make_mut(node);
         let pool = &pools[dice.roll(pools.len())];
@@ -33,37 +36,23 @@ fn random_estate(seed: u64) -> Estate {
         label(ZONE, offering.zone().unwrap_or(ZONES[0]));
         node.pool = Some(pool.name.clone());
         node.claim = Some(format!("claim-{}", node.name));
-        node.settling = dice.roll(6) == 0;
-        standings.push(Standing {
+        node.disruption = NodeDisruption {
+            last_pod_event: (dice.roll(6) == 0).then(now),
             provider_id: node.name.clone(),
             ready: true,
             consolidatable: dice.roll(8) > 0,
             drifted_since: (dice.roll(6) == 0).then(|| ago(10)),
             created: Some(ago(600)),
             initialized_at: node.initialized.then(|| ago(500)),
-            tenants: node
-                .pods
-                .iter()
-                .map(|pod| Tenant {
-                    reschedulable: !pod.is_daemon(),
-                    counted: !pod.is_daemon(),
-                    eviction_cost: Cost::ONE,
-                    ..Tenant::default()
-                })
-                .collect(),
-            ..Standing::default()
-        });
+            ..NodeDisruption::default()
+        };
+        for pod in &mut node.pods {
+            let moves = !pod.is_daemon();
+            Arc::make_mut(pod).disruption =
+                PodDisruption { reschedulable: moves, counted: moves, ..movable() };
+        }
     }
-    let rules = |pool: &Arc<kerf_model::Pool>| {
-        (pool.name.clone(), Rules { pool: Arc::clone(pool), ..rules(&pool.name) })
-    };
-    Estate {
-        pools: pools.iter().map(rules).collect(),
-        static_pools: BTreeMap::new(),
-        snapshot,
-        standings,
-        now: now(),
-    }
+    snapshot
 }
 
 fn settings(threads: usize) -> Settings {
@@ -72,11 +61,11 @@ fn settings(threads: usize) -> Settings {
 }
 
 /// What each method finds that finds something.
-fn all_commands(estate: &Estate, settings: &Settings) -> Vec<Command> {
+fn all_commands(snapshot: &Snapshot, settings: &Settings) -> Vec<Command> {
     let mut memory = Memory::default();
     let mut commands = Vec::new();
     loop {
-        let found = pass(estate, settings, &mut memory).commands;
+        let found = pass(snapshot, settings, &mut memory).commands;
         let Some(last) = found.last() else { return commands };
         memory.reject(last);
         let last_method = last.method == Method::SingleNode;
@@ -88,8 +77,8 @@ fn all_commands(estate: &Estate, settings: &Settings) -> Vec<Command> {
 }
 
 /// The cluster after the command: without its nodes, and with their pods to be placed.
-fn without(estate: &Estate, command: &Command) -> Snapshot {
-    let mut rest = estate.snapshot.clone();
+fn without(snapshot: &Snapshot, command: &Command) -> Snapshot {
+    let mut rest = snapshot.clone();
     for candidate in &command.candidates {
         let pods = candidate.moving.iter().map(|place| &candidate.node.pods[*place]);
         rest.pods.extend(pods.cloned());
@@ -132,10 +121,10 @@ fn as_plan(rest: &Snapshot, command: &Command) -> Plan {
 #[test]
 fn no_command_leaves_a_pod_without_a_place() {
     let mut found: BTreeMap<Method, [usize; 2]> = BTreeMap::new();
-    for seed in 0..300 {
-        let estate = random_estate(seed);
+    for seed in 0..350 {
+        let snapshot = random_snapshot(seed);
         let settings = settings(2);
-        for command in all_commands(&estate, &settings) {
+        for command in all_commands(&snapshot, &settings) {
             let replaced = usize::from(!command.replacements.is_empty());
             found.entry(command.method).or_default()[replaced] += 1;
             if command.method == Method::Emptiness {
@@ -143,7 +132,7 @@ fn no_command_leaves_a_pod_without_a_place() {
                 assert_eq!(moving, 0, "seed {seed}");
                 continue;
             }
-            let rest = without(&estate, &command);
+            let rest = without(&snapshot, &command);
             let plan = as_plan(&rest, &command);
             let homeless = plan.failures.iter().find(|failure| failure.pod.node_name.is_some());
             assert!(homeless.is_none(), "seed {seed}: {} loses {homeless:?}", told(&command));
@@ -151,12 +140,12 @@ fn no_command_leaves_a_pod_without_a_place() {
                 Options { honor_settling: command.method != Method::Drift, ..Options::default() };
             let wrong = violations(&rest, &options, &plan);
             assert!(wrong.is_empty(), "seed {seed}: {}: {wrong:#?}", told(&command));
-            check_prices(&estate, &command, seed);
-            let again = validate(&command, &estate, &settings);
+            check_prices(&snapshot, &command, seed);
+            let again = validate(&command, &snapshot, &settings);
             assert!(again.is_ok(), "seed {seed}: {} is not found again", told(&command));
         }
     }
-    // Estates in which nothing is found would prove little.
+    // Clusters in which nothing is found would prove little.
     for (method, counts) in [
         (Method::Emptiness, [30, 0]),
         (Method::Drift, [10, 10]),
@@ -169,7 +158,7 @@ fn no_command_leaves_a_pod_without_a_place() {
 }
 
 /// Whatever the provider picks, consolidation saves what it said it would at least.
-fn check_prices(estate: &Estate, command: &Command, seed: u64) {
+fn check_prices(snapshot: &Snapshot, command: &Command, seed: u64) {
     if command.method == Method::Drift {
         return;
     }
@@ -180,7 +169,7 @@ fn check_prices(estate: &Estate, command: &Command, seed: u64) {
     };
     let promise = command.promise.expect("a promise");
     for instance_type in &claim.instance_types {
-        let worst = instance_type.worst_launch_price(&claim.requirements, &estate.snapshot.labels);
+        let worst = instance_type.worst_launch_price(&claim.requirements, &snapshot.labels);
         assert!(worst < whole && worst <= promise.at_most, "seed {seed}: {}", told(command));
     }
     let stays_spot = |one: &kerf_disruption::Candidate| {
@@ -194,12 +183,12 @@ fn check_prices(estate: &Estate, command: &Command, seed: u64) {
 #[test]
 fn the_number_of_threads_does_not_matter() {
     for seed in 0..100 {
-        let estate = random_estate(seed);
+        let snapshot = random_snapshot(seed);
         let of = |threads: usize| {
             let settings = Settings { looks_per_pass: 4, ..settings(threads) };
             let mut memory = Memory::default();
             let passes = (0..4).map(|_| {
-                let pass = pass(&estate, &settings, &mut memory);
+                let pass = pass(&snapshot, &settings, &mut memory);
                 format!("{:?} {:?} {:?}", pass.commands, pass.refused, pass.complete)
             });
             passes.collect::<Vec<_>>()

@@ -118,7 +118,7 @@ impl Engine<'_> {
 
     /// Pods that consolidation would move keep away from nodes that are still settling.
     fn check_settling(&self, spec: &Spec, node: usize) -> Result<(), Rejected> {
-        let settling = self.options.honor_settling && self.existing.nodes[node].node.settling;
+        let settling = self.existing.nodes[node].settling;
         if settling && !spec.base.key.unsettled { Err(Rejected::Always) } else { Ok(()) }
     }
 

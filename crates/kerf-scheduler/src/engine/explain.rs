@@ -19,20 +19,18 @@ impl Engine<'_> {
             .filter_map(|template| self.explain_template(&attempt, template))
             .collect();
         refusals.extend_from_slice(&self.unusable);
-        let mut idle: Vec<_> = self.snapshot.idle_pools.iter().collect();
-        idle.sort_by(|a, b| a.pool.cmp(&b.pool));
+        let pools = self.snapshot.pools.values();
+        let idle = pools.filter_map(|pool| Some((pool.name.clone(), pool.idle.as_ref()?)));
         // Static pools are none of the pod's business, unless there are no others.
-        let (fixed, idle): (Vec<_>, Vec<_>) =
-            idle.into_iter().partition(|idle| idle.why == Idle::Static);
-        refusals.extend(idle.into_iter().map(|idle| PoolRefusal {
-            pool: idle.pool.clone(),
-            reason: Reason::Idle(idle.why.clone()),
-        }));
+        let (fixed, idle): (Vec<_>, Vec<_>) = idle.partition(|(_, idle)| **idle == Idle::Static);
+        let refused =
+            |(pool, idle): (_, &Idle)| PoolRefusal { pool, reason: Reason::Idle(idle.clone()) };
+        refusals.extend(idle.into_iter().map(refused));
         match (refusals.is_empty(), fixed.is_empty()) {
             (false, _) => Refusal::Pools(refusals),
             (true, true) => Refusal::NoPools,
             (true, false) => Refusal::OnlyStaticPools {
-                pools: fixed.into_iter().map(|idle| idle.pool.clone()).collect(),
+                pools: fixed.into_iter().map(|(pool, _)| pool).collect(),
             },
         }
     }

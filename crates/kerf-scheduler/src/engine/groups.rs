@@ -60,7 +60,7 @@ impl Engine<'_> {
         let snapshot = self.snapshot;
         let name = self.algebra.key_name(key).to_owned();
         let mut launchable = Vec::new();
-        for pool in snapshot.pools.iter().filter(|pool| !pool.instance_types.is_empty()) {
+        for pool in snapshot.launching_pools().filter(|pool| !pool.instance_types.is_empty()) {
             if !tolerated(&pool.taints, filter) {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::build::*;
-use kerf_model::{Pod, Pool, Snapshot};
+use kerf_model::{Pod, Pool, Snapshot, snapshot::by_name};
 use kerf_scheduler::{Plan, Refusal};
 
 /// Pods that differ in size and share nodes, beside a node that takes some of them.
@@ -74,7 +74,7 @@ fn a_limit_that_is_never_reached_changes_nothing() {
         ["cpu=1e15", "cpu=1e19", "memory=8Ei", "pods=1e30", "nodes=1e30", "cpu=1e19 memory=1e19"]
     {
         let limited = Pool { limits: amounts(limits), ..pool("default") };
-        check(limits, |snapshot| snapshot.pools = vec![Arc::new(limited)]);
+        check(limits, |snapshot| snapshot.pools = by_name([Arc::new(limited)]));
     }
 }
 

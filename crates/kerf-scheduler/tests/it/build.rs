@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::serde_json::{Map, Value, from_value, json};
+use kerf_model::disruption::{NodeDisruption, PoolDisruption};
 use kerf_model::labels::{
     ARCH, CAPACITY_TYPE, INSTANCE_TYPE, KnownLabels, ON_DEMAND, OS, SPOT, ZONE,
 };
+use kerf_model::snapshot::{Idle, by_name};
 use kerf_model::{
     InstanceType, Node, Offering, Operator, Overhead, Pod, Pool, Price, Requirement, Requirements,
     Resources, Snapshot, Taint,
@@ -388,13 +391,30 @@ pub(crate) fn taint(text: &str) -> Taint {
 pub(crate) fn cluster(pools: Vec<Pool>, pods: Vec<Arc<Pod>>) -> Snapshot {
     Snapshot {
         labels: Arc::new(known_labels()),
-        pools: pools.into_iter().map(Arc::new).collect(),
+        pools: by_name(pools.into_iter().map(Arc::new)),
         pods,
         ..Snapshot::default()
     }
 }
 
+/// The pool of nodes that are still settling. It launches nothing.
+const SETTLING: &str = "settling";
+
+/// The node, where a pod has just come or gone.
+pub(crate) fn settling(node: Node) -> Node {
+    let initialized_at = Some(Snapshot::default().now);
+    let disruption = NodeDisruption { initialized_at, ..node.disruption };
+    Node { pool: Some(SETTLING.to_owned()), disruption, ..node }
+}
+
 pub(crate) fn with_nodes(mut snapshot: Snapshot, nodes: Vec<Node>) -> Snapshot {
+    if nodes.iter().any(|node| node.pool.as_deref() == Some(SETTLING)) {
+        let consolidate_after = Duration::from_mins(10).into();
+        let disruption = PoolDisruption { consolidate_after, ..PoolDisruption::default() };
+        let idle = Some(Idle::Deleting);
+        let pool = Pool { name: SETTLING.to_owned(), idle, disruption, ..Pool::default() };
+        snapshot.pools.insert(pool.name.clone(), Arc::new(pool));
+    }
     snapshot.nodes = nodes.into_iter().map(Arc::new).collect();
     snapshot
 }

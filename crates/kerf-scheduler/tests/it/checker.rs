@@ -225,7 +225,7 @@ fn daemon_runs(daemon: &Pod, pool: &Pool, of_type: &Requirements, snapshot: &Sna
 }
 
 fn check_limits(snapshot: &Snapshot, plan: &Plan, wrong: &mut Vec<String>) {
-    for pool in &snapshot.pools {
+    for pool in snapshot.launching_pools() {
         let claims: Vec<_> =
             plan.claims.iter().filter(|claim| claim.pool.name == pool.name).collect();
         if claims.is_empty() {
@@ -473,7 +473,7 @@ impl<'a> World<'a> {
             spread.node_taints_policy == NodePolicy::Ignore
                 || tolerates_all(&hard(&pool.taints), &pod.constraints.tolerations)
         };
-        for pool in self.snapshot.pools.iter().filter(reachable) {
+        for pool in self.snapshot.launching_pools().filter(reachable) {
             for instance_type in &pool.instance_types {
                 let both = pool.template_requirements().merged(instance_type.requirements());
                 let listed = both.get(&spread.topology_key).and_then(|one| one.listed());

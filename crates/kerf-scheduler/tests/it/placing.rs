@@ -159,10 +159,8 @@ fn larger_then_older_then_smaller_uid() {
 fn settling_nodes_take_only_pods_that_have_no_place() {
     let options = Options { honor_settling: true, ..Options::default() };
     let place = |pod: PodSpec, options: &Options| {
-        let mut settling = node("n", "", "");
-        settling.settling = true;
-        let snapshot =
-            with_nodes(cluster(vec![pool("default")], vec![pod.build()]), vec![settling]);
+        let nodes = vec![settling(node("n", "", ""))];
+        let snapshot = with_nodes(cluster(vec![pool("default")], vec![pod.build()]), nodes);
         schedule(&snapshot, options).placements.len()
     };
     assert_eq!(place(pod("pending"), &options), 1);

@@ -52,7 +52,7 @@ fn pods_move_to_nodes_with_room_before_new_ones() {
     check(running("b", &["3"]), 1, 1);
     check(running("b", &["4"]), 0, 1);
     // Settling nodes take no pods that consolidation moves.
-    check(Node { settling: true, ..running("b", &["1"]) }, 0, 1);
+    check(settling(running("b", &["1"])), 0, 1);
     check(Node { deleting: true, ..running("b", &["1"]) }, 0, 1);
 }
 
@@ -71,9 +71,8 @@ fn pods_that_are_not_named_go_with_their_node() {
 
 #[test]
 fn settling_nodes_take_pods_that_are_pending_or_lose_their_node_anyway() {
-    let settling = Node { settling: true, ..running("b", &[]) };
     let doomed = Node { deleting: true, ..running("c", &["1"]) };
-    let mut snapshot = world(vec![running("a", &["1"]), settling, doomed]);
+    let mut snapshot = world(vec![running("a", &["1"]), settling(running("b", &[])), doomed]);
     snapshot.pods = vec![pod("pending").requests("cpu=1").build()];
     snapshot.pods.extend(snapshot.nodes[2].pods.iter().cloned());
     let plan = all_leave(&snapshot, &[0], Stop::default());
@@ -91,7 +90,7 @@ fn bound_pods_that_have_not_started_may_settle_anywhere() {
     let mut pod = (*starting.pods[0]).clone();
     pod.phase = kerf_model::pod::Phase::Pending;
     starting.pods = vec![pod.into()];
-    let snapshot = world(vec![starting, Node { settling: true, ..running("b", &[]) }]);
+    let snapshot = world(vec![starting, settling(running("b", &[]))]);
     assert_eq!(all_leave(&snapshot, &[0], Stop::default()).placements.len(), 1);
 }
 

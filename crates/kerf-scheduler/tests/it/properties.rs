@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::build::{settling, with_nodes};
 use crate::checker::violations;
 use crate::random::{Dice, busy_snapshot, snapshot};
-use kerf_model::{MinValuesPolicy, Pool, Price, Quantity, Snapshot};
+use kerf_model::{MinValuesPolicy, Node, Price, Quantity, Snapshot};
 use kerf_scheduler::{
     Leaving, Options, Origin, Plan, PodFailure, PreferencePolicy, Prober, Refusal, Stop, schedule,
     schedule_cheaply,
@@ -76,12 +77,13 @@ fn the_order_of_the_input_does_not_matter() {
 fn a_probe_is_a_plan_without_the_nodes() {
     let (mut moved, mut bought, mut lost, mut stopped) = (0, 0, 0, 0);
     for seed in seeds().step_by(4) {
-        let mut snapshot = busy_snapshot(seed);
+        let snapshot = busy_snapshot(seed);
         let mut dice = Dice(seed ^ 0x5EED);
         let options = Options { honor_settling: dice.roll(2) == 0, ..options(seed) };
-        for node in &mut snapshot.nodes {
-            Arc::make_mut(node).settling = dice.roll(5) == 0;
-        }
+        let nodes = snapshot.nodes.iter().map(|node| Node::clone(node));
+        let settle = |node| if dice.roll(5) == 0 { settling(node) } else { node };
+        let nodes = nodes.map(settle).collect();
+        let snapshot = with_nodes(snapshot, nodes);
         let prober = Prober::new(&snapshot, &options);
         let questions: Vec<_> = (0..6).map(|_| question(&snapshot, &mut dice)).collect();
         let ask = |question: &Vec<(usize, Vec<usize>)>, stop: &Stop| {
@@ -111,7 +113,7 @@ fn a_probe_is_a_plan_without_the_nodes() {
                 .map(|at| snapshot.nodes[at].clone())
                 .collect();
             // Nodes that leave are still there while others start, so they count against limits of nodes.
-            for pool in &mut rest.pools {
+            for pool in rest.pools.values_mut() {
                 let leaves = |(node, _): &&(usize, Vec<usize>)| {
                     snapshot.nodes[*node].pool.as_ref() == Some(&pool.name)
                 };
@@ -209,16 +211,9 @@ fn shuffled(snapshot: &Snapshot, seed: u64) -> Snapshot {
     dice.shuffle(&mut shuffled.pods);
     dice.shuffle(&mut shuffled.daemons);
     dice.shuffle(&mut shuffled.nodes);
-    shuffled.pools = snapshot
-        .pools
-        .iter()
-        .map(|pool| {
-            let mut instance_types = pool.instance_types.clone();
-            dice.shuffle(&mut instance_types);
-            Arc::new(Pool { instance_types, ..(**pool).clone() })
-        })
-        .collect();
-    dice.shuffle(&mut shuffled.pools);
+    for pool in shuffled.pools.values_mut() {
+        dice.shuffle(&mut Arc::make_mut(pool).instance_types);
+    }
     shuffled
 }
 

@@ -3,7 +3,7 @@
 use kerf_model::{
     Pool,
     labels::{ON_DEMAND, ZONE},
-    snapshot::{Idle, IdlePool},
+    snapshot::Idle,
 };
 
 use crate::build::{
@@ -123,16 +123,16 @@ fn claims_that_are_being_launched_count_as_used() {
 /// Pools that launch nothing are among the reasons, unless they are static and there are others.
 #[test]
 fn pools_that_launch_nothing_are_said() {
-    let idle = |name: &str, why: Idle| IdlePool { pool: name.to_owned(), why };
+    let idle = |name: &str, why: Idle| Pool { idle: Some(why), ..pool(name) };
     let unready = || idle("a", Idle::NotReady("NodeClassReady=False".to_owned()));
     let unknown =
         || idle("b", Idle::UnknownInstanceTypes { because: "the provider said no".to_owned() });
     let fixed = |name: &str| idle(name, Idle::Static);
     let nothing =
         || Pool { requirements: requirements("kubernetes.io/arch In s390x"), ..pool("c") };
-    let check = |pools: Vec<Pool>, idle_pools: Vec<IdlePool>, expected: &[&str]| {
-        let mut snapshot = cluster(pools, vec![pod("web").requests("cpu=1").build()]);
-        snapshot.idle_pools = idle_pools;
+    let check = |mut pools: Vec<Pool>, idle_pools: Vec<Pool>, expected: &[&str]| {
+        pools.extend(idle_pools);
+        let snapshot = cluster(pools, vec![pod("web").requests("cpu=1").build()]);
         let refusal = refusal(&plan(&snapshot), "web");
         let parts: Vec<_> = refusal.split("; ").collect();
         assert_eq!(parts.len(), expected.len(), "{refusal}");

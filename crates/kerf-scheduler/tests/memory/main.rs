@@ -7,6 +7,7 @@ use kerf_model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE
 use kerf_model::pod::{
     Constraints, NodePolicy, PodTerm, SpreadConstraint, Weighted, WhenUnsatisfiable,
 };
+use kerf_model::snapshot::by_name;
 use kerf_model::{
     InstanceType, Labels, Node, Offering, Overhead, Pod, Pool, Price, Quantity, Requirement,
     Requirements, Resources, Selector, Snapshot,
@@ -118,7 +119,7 @@ fn cluster(pods: usize, terms: usize, shapes: &[Shape]) -> Snapshot {
     let pool =
         Pool { name: "pool".to_owned(), instance_types: vec![Arc::new(large)], ..Pool::default() };
     Snapshot {
-        pools: vec![Arc::new(pool)],
+        pools: by_name([Arc::new(pool)]),
         nodes: (0..NODES).map(node).collect(),
         pods: (0..pods).map(pod).collect(),
         ..Snapshot::default()

@@ -22,6 +22,9 @@ pub(super) struct Report {
     /// Why nothing is known about the machines of its NodePool, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_types: Option<String>,
+    /// Why it has drifted from its NodePool as it is here, if no operator has said so yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_drift: Option<&'static str>,
     /// Missing where its NodePool is not known.
     facts: Option<Facts>,
     utilization: String,
@@ -112,6 +115,7 @@ impl Report {
         found: &NodeExplanation,
         moment: Moment,
         unknown_types: Option<String>,
+        new_drift: Option<&'static str>,
         labels: &KnownLabels,
     ) -> Self {
         let candidate = found.candidate.as_ref();
@@ -120,6 +124,7 @@ impl Report {
             node_claim: found.node.claim.clone(),
             moment,
             unknown_types,
+            new_drift,
             facts: candidate.map(|candidate| Facts {
                 pool: candidate.pool.clone(),
                 instance_type: candidate.instance_type.as_ref().map(|it| it.name().to_owned()),
@@ -223,6 +228,9 @@ pub(super) fn render(report: &Report) -> String {
     }
     if let Some(unknown) = &report.unknown_types {
         let _ = writeln!(text, "  of its NodePool: {unknown}");
+    }
+    if let Some(drift) = report.new_drift {
+        let _ = writeln!(text, "  it has drifted from its NodePool as it is here: {drift}");
     }
     let _ = writeln!(text, "  utilization {}", report.utilization);
     if let Some(since) = &report.quiet_since {

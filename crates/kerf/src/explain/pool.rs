@@ -19,7 +19,7 @@ pub(super) struct Report {
     policy: &'static str,
     consolidate_after: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    replicas: Option<i64>,
+    replicas: Option<u64>,
     utilization_threshold: String,
     price_improvement_factor: String,
     savings_threshold: String,

@@ -68,15 +68,15 @@ struct LeftAlone {
 pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
     let objects =
         Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
-    let taken = objects.estate(&options.settings)?;
+    let taken = objects.seen.snapshot()?;
     let settings = kerf_disruption::Settings {
         // There is nobody else who waits.
         looks_per_pass: usize::MAX,
         ..options.settings.disruption()
     };
-    let found = pass(&taken.estate, &settings, &mut Memory::default());
-    let mut report = Report::new(objects.moment, &found, &taken.estate.snapshot.labels);
-    report.notes = notes(&objects.loaded, &taken.left_out);
+    let found = pass(&taken.snapshot, &settings, &mut Memory::default());
+    let mut report = Report::new(objects.moment, &found, &taken.snapshot.labels);
+    report.notes = notes(&objects.seen, &taken.left_out);
     report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
     print(&report, options.format, render)?;
     Ok(ExitCode::SUCCESS)

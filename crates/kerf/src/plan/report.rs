@@ -93,16 +93,17 @@ pub(super) struct IdlePool {
     pub(super) reason: String,
 }
 
-impl IdlePool {
-    pub(super) fn new(idle: &kerf_model::snapshot::IdlePool) -> Self {
-        Self { pool: idle.pool.clone(), reason: idle.why.to_string() }
-    }
-}
-
 impl Report {
     pub(super) fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
         let on_new_claims = plan.claims.iter().map(|claim| claim.pods.len()).sum();
         let on_existing = plan.placements.iter().map(|placement| placement.pods.len()).sum();
+        let unusable = plan.unusable_pools.iter().map(|PoolRefusal { pool, reason }| IdlePool {
+            pool: pool.clone(),
+            reason: reason.to_string(),
+        });
+        let idle = snapshot.pools.iter().filter_map(|(pool, view)| {
+            Some(IdlePool { pool: pool.clone(), reason: view.idle.as_ref()?.to_string() })
+        });
         let placements = plan.placements.iter().filter(|placement| !placement.pods.is_empty());
         Self {
             summary: Summary {
@@ -122,14 +123,7 @@ impl Report {
                 })
                 .collect(),
             unschedulable: plan.failures.iter().map(Unschedulable::new).collect(),
-            idle_pools: plan
-                .unusable_pools
-                .iter()
-                .map(|PoolRefusal { pool, reason }| IdlePool {
-                    pool: pool.clone(),
-                    reason: reason.to_string(),
-                })
-                .collect(),
+            idle_pools: unusable.chain(idle).collect(),
             notes: Vec::new(),
         }
     }

@@ -1,6 +1,5 @@
 //! Looking at every node of a cluster.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use kerf_api::{Budget, ConsolidationPolicy};
 use kerf_disruption::{Memory, Method, Settings, pass};
 use kerf_model::Snapshot;
 use kerf_model::churn::{ChurnControls, Fraction, SavingsThreshold};
-use kerf_model::estate::{Cost, Estate, Rules, Standing, Tenant};
+use kerf_model::disruption::{Cost, NodeDisruption, PodDisruption, PoolDisruption};
 use serde_json::json;
 use stats_alloc::Region;
 
@@ -22,10 +21,10 @@ use crate::{ALLOCATOR, cpu_seconds, peak_mib};
 /// Where several nodes can go together that is found first, and would end the pass: then it is told that this came to
 /// nothing, and looks at nodes one by one. Otherwise the search for several is part of what is measured.
 pub(crate) fn look(snapshot: Snapshot, runs: usize) -> Result<()> {
-    let estate = estate(snapshot)?;
+    let snapshot = quiet(snapshot)?;
     let settings =
         Settings { looks_per_pass: usize::MAX, spot_to_spot: true, ..Settings::default() };
-    let together = pass(&estate, &settings, &mut Memory::default()).commands.pop();
+    let together = pass(&snapshot, &settings, &mut Memory::default()).commands.pop();
     for _ in 0..runs {
         let mut memory = Memory::default();
         if let Some(together) = together.as_ref().filter(|it| it.method == Method::MultiNode) {
@@ -33,10 +32,10 @@ pub(crate) fn look(snapshot: Snapshot, runs: usize) -> Result<()> {
         }
         let region = Region::new(ALLOCATOR);
         let (start, cpu_start) = (Instant::now(), cpu_seconds());
-        let found = pass(black_box(&estate), &settings, &mut memory);
+        let found = pass(black_box(&snapshot), &settings, &mut memory);
         let seconds = start.elapsed().as_secs_f64();
         let outcome = json!({
-            // All of it is looking: the estate is all that is prepared.
+            // All of it is looking: the snapshot is all that is prepared.
             "setup_seconds": 0.0,
             "seconds": seconds,
             "cpu_seconds": cpu_seconds() - cpu_start,
@@ -51,13 +50,10 @@ pub(crate) fn look(snapshot: Snapshot, runs: usize) -> Result<()> {
 }
 
 /// Nodes that have been quiet for an hour, in a pool where everything may go that is not needed, as upstream has it.
-fn estate(snapshot: Snapshot) -> Result<Estate> {
+fn quiet(mut snapshot: Snapshot) -> Result<Snapshot> {
     let now: Timestamp = "2026-01-01T12:00:00Z".parse()?;
-    let pool = snapshot.pools.first().context("the problem has no pool")?;
-    let rules = Rules {
-        replicas: None,
-        node_limit: None,
-        pool: Arc::clone(pool),
+    let pool = snapshot.pools.values_mut().next().context("the problem has no pool")?;
+    Arc::make_mut(pool).disruption = PoolDisruption {
         policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
         consolidate_after: Duration::ZERO.into(),
         budgets: vec![Budget {
@@ -72,23 +68,27 @@ fn estate(snapshot: Snapshot) -> Result<Estate> {
             ..ChurnControls::default()
         },
     };
-    let tenant = Tenant {
-        reschedulable: true,
-        counted: true,
-        eviction_cost: Cost::ONE,
-        ..Tenant::default()
-    };
-    let quiet = now - Duration::from_hours(1);
-    let standing = |node: &Arc<kerf_model::Node>| Standing {
-        provider_id: format!("fake:///{}", node.name),
-        ready: true,
-        consolidatable: true,
-        created: Some(quiet),
-        initialized_at: Some(quiet),
-        tenants: vec![tenant.clone(); node.pods.len()],
-        ..Standing::default()
-    };
-    let standings = snapshot.nodes.iter().map(standing).collect();
-    let pools = BTreeMap::from([(pool.name.clone(), rules)]);
-    Ok(Estate { snapshot, standings, pools, static_pools: BTreeMap::new(), now })
+    let hour_ago = now - Duration::from_hours(1);
+    for node in &mut snapshot.nodes {
+        let node = Arc::make_mut(node);
+        node.disruption = NodeDisruption {
+            provider_id: format!("fake:///{}", node.name),
+            ready: true,
+            consolidatable: true,
+            created: Some(hour_ago),
+            initialized_at: Some(hour_ago),
+            ..NodeDisruption::default()
+        };
+        for pod in &mut node.pods {
+            Arc::make_mut(pod).disruption = PodDisruption {
+                reschedulable: true,
+                counted: true,
+                active: true,
+                evictable: true,
+                eviction_cost: Cost::ONE,
+                ..PodDisruption::default()
+            };
+        }
+    }
+    Ok(Snapshot { now, ..snapshot })
 }

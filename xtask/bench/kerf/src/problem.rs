@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1 as k8s;
 use kerf_model::labels::{CAPACITY_TYPE, KnownLabels, ZONE};
 use kerf_model::pod::PodReader;
+use kerf_model::snapshot::by_name;
 use kerf_model::{
     InstanceType, Node, Offering, Overhead, Pod, Pool, Price, Requirement, Requirements, Resources,
     Snapshot,
@@ -31,8 +32,8 @@ pub(crate) fn read(file: &str) -> Result<Snapshot> {
     for (at, line) in lines.enumerate() {
         problem.add(&line?).with_context(|| format!("{file}, line {}", at + 1))?;
     }
-    let (pools, nodes, pods) =
-        (vec![Arc::new(pool(problem.instance_types)?)], problem.nodes, problem.pods);
+    let pools = by_name([Arc::new(pool(problem.instance_types)?)]);
+    let (nodes, pods) = (problem.nodes, problem.pods);
     let nodes = nodes.into_iter().map(Arc::new).collect();
     Ok(Snapshot { labels: Arc::new(labels), pools, nodes, pods, ..Snapshot::default() })
 }

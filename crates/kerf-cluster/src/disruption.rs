@@ -1,193 +1,50 @@
-//! From the index to what disruption is decided from. The operator, `kerf plan` and `kerf explain` all come through here.
-
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+//! What disruption asks of nodes and pods, read from their objects.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kerf_api::{
-    NodeClaim, ObjectExt, Setback,
-    annotations::DO_NOT_DISRUPT,
-    conditions::{CONSOLIDATABLE, Conditioned, DRIFTED, INITIALIZED, INSTANCE_TERMINATING, READY},
-    labels::LabelRules,
-};
-use kerf_model::{
-    Pool,
-    churn::ChurnControls,
-    estate::{Cost, Estate, Obstacle, Rules, Standing, StaticPool, Tenant},
-};
+use kerf_api::annotations::{DO_NOT_DISRUPT, POD_DELETION_COST};
+use kerf_model::disruption::{Cost, DoNotDisrupt, NodeDisruption, PodDisruption};
 use kube_core::ResourceExt;
 
-use crate::{
-    Cluster,
-    do_not_disrupt::Protection,
-    node_counts,
-    pdb::{BlockedByPdb, PdbLimits},
-    pods,
-    snapshot::{self, Pools, Taken},
-    state_node::StateNode,
-    validation::InvalidPod,
-    view::Unreadable,
-};
-
-pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
-/// An estate, and the pods that could not be part of it.
-#[derive(Debug)]
-pub struct TakenEstate {
-    pub estate: Estate,
-    pub left_out: Vec<InvalidPod>,
-}
+use crate::{Cluster, do_not_disrupt::Protection, pods, state_node::StateNode};
 
 impl Cluster {
-    /// The cluster as it stands towards disruption.
-    ///
-    /// `pools` are all that are ours, with no instance types where those are unknown; `in_queue` has the provider ids of
-    /// machines that a running command is about.
-    pub fn estate(
-        &self,
-        pools: &[Arc<Pool>],
-        label_rules: &LabelRules,
-        defaults: ChurnControls,
-        in_queue: &BTreeSet<String>,
-        now: Timestamp,
-    ) -> Result<TakenEstate, Unreadable> {
-        let mut by_use = Pools::default();
-        for pool in pools {
-            if let Some(object) = self.pools.named(&pool.name) {
-                by_use.add(Arc::clone(pool), snapshot::idle(object));
-            }
-        }
-        let Taken { mut snapshot, left_out } = self.snapshot(by_use, label_rules, now)?;
-        let rules: BTreeMap<_, _> = pools
-            .iter()
-            .filter_map(|pool| Some((pool.name.clone(), self.rules(pool, defaults)?)))
-            .collect();
-        let budgets = self.pdb_limits();
-        let standings: Vec<_> = self
-            .state_nodes()
-            .map(|machine| self.standing(machine, &budgets, in_queue, now))
-            .collect();
-        for (node, standing) in snapshot.nodes.iter_mut().zip(&standings) {
-            let Some(rules) = node.pool.as_ref().and_then(|pool| rules.get(pool)) else { continue };
-            if rules.is_settling(standing, now) {
-                Arc::make_mut(node).settling = true;
-            }
-        }
-        let fixed = pools.iter().filter_map(|pool| self.static_pool(&pool.name));
-        let static_pools = fixed.collect();
-        let estate = Estate { snapshot, standings, pools: rules, static_pools, now };
-        Ok(TakenEstate { estate, left_out })
-    }
-
-    fn static_pool(&self, name: &str) -> Option<(String, StaticPool)> {
-        let pool = self.pools.named(name)?;
-        let fixed = StaticPool {
-            replicas: pool.replicas()?,
-            limit: node_counts::node_limit(pool),
-            count: self.node_count(name),
-            launches: !pool.is_deleting() && pool.is_true(READY),
-        };
-        Some((name.to_owned(), fixed))
-    }
-
-    fn rules(&self, pool: &Arc<Pool>, defaults: ChurnControls) -> Option<Rules> {
-        let object = self.pools.named(&pool.name)?;
-        let spec = &object.spec;
-        Some(Rules {
-            replicas: spec.replicas,
-            node_limit: node_counts::node_limit(object),
-            pool: Arc::clone(pool),
-            policy: spec.disruption.consolidation_policy,
-            consolidate_after: spec.disruption.consolidate_after.clone(),
-            budgets: spec.disruption.budgets.clone(),
-            controls: defaults.resolve(&spec.disruption),
-        })
-    }
-
-    /// How a machine stands towards being disrupted, when no command is about it.
-    pub fn standing_of(&self, machine: StateNode<'_>, now: Timestamp) -> Standing {
-        self.standing(machine, &self.pdb_limits(), &BTreeSet::new(), now)
-    }
-
-    fn standing(
-        &self,
-        machine: StateNode<'_>,
-        budgets: &PdbLimits,
-        in_queue: &BTreeSet<String>,
-        now: Timestamp,
-    ) -> Standing {
-        let name = machine.name();
-        // The same pods in the same order as in the snapshot.
-        let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
-        let tenants = on_node.filter(|pod| !pods::is_terminal(pod));
-        let of_machine = Standing {
+    pub(crate) fn node_disruption(&self, machine: StateNode<'_>) -> NodeDisruption {
+        let of_claim = machine.claim.map(|claim| NodeDisruption::from(&**claim));
+        NodeDisruption {
             provider_id: machine.provider_id().to_owned(),
-            in_queue: in_queue.contains(machine.provider_id()),
-            nominated_until: machine.nominated_until,
             do_not_disrupt: machine.annotation(DO_NOT_DISRUPT) == Some("true"),
             ready: machine.is_ready(),
             unreadable: self.unreadable_part(machine).map(ToString::to_string),
-            tenants: tenants.map(|pod| tenant(pod, budgets, now)).collect(),
-            ..Standing::default()
-        };
-        match machine.claim {
-            None => of_machine,
-            Some(claim) => with_claim(of_machine, claim),
+            ..of_claim.unwrap_or_default()
         }
     }
 }
 
-fn with_claim(standing: Standing, claim: &NodeClaim) -> Standing {
-    let since = |kind: &str| {
-        let condition = claim.condition(kind).filter(|_| claim.is_true(kind));
-        condition.map(|condition| condition.last_transition_time.0)
-    };
-    Standing {
-        instance_terminating: claim.is_true(INSTANCE_TERMINATING),
-        consolidatable: claim.is_true(CONSOLIDATABLE),
-        drifted_since: since(DRIFTED),
-        created: claim.metadata.creation_timestamp.as_ref().map(|time| time.0),
-        expire_after: claim.spec.expire_after.as_duration(),
-        termination_grace_period: claim
-            .spec
-            .termination_grace_period
-            .as_ref()
-            .map(kerf_api::GoDuration::as_duration),
-        initialized_at: since(INITIALIZED),
-        last_pod_event: claim.last_pod_event(),
-        setback: Setback::read(claim),
-        ..standing
-    }
-}
-
-fn tenant(pod: &Pod, budgets: &PdbLimits, now: Timestamp) -> Tenant {
-    let protection = Protection::of(pod, now);
-    let protected = pods::is_active(pod) && protection.is_active();
-    let budget = || match budgets.blocks(pod, now)? {
-        BlockedByPdb::By(key) => Some(Obstacle::Budget(key.to_string())),
-        BlockedByPdb::BySeveral(keys) => {
-            Some(Obstacle::SeveralBudgets(keys.iter().map(ToString::to_string).collect()))
-        }
-    };
-    Tenant {
+pub(crate) fn pod_disruption(pod: &Pod) -> PodDisruption {
+    PodDisruption {
         reschedulable: pods::is_reschedulable(pod),
         counted: !pods::is_owned_by_daemon_set(pod) && !pods::is_terminal(pod),
         eviction_cost: eviction_cost(pod),
-        obstacle: if protected { Some(Obstacle::DoNotDisrupt) } else { budget() },
-        protected_until: match protection {
-            Protection::Until(end) => Some(end),
-            _ => None,
-        },
-        blocked_for_good: budgets.is_blocked_for_good(pod, now),
+        active: pods::is_active(pod),
+        evictable: pods::is_evictable_but_for_annotation(pod),
+        unready: pods::is_unready(pod),
+        do_not_disrupt: do_not_disrupt(pod),
+    }
+}
+
+fn do_not_disrupt(pod: &Pod) -> DoNotDisrupt {
+    // Before its end, whatever the time is.
+    match Protection::of(pod, Timestamp::MIN) {
+        Protection::Always => DoNotDisrupt::Always,
+        Protection::Until(end) => DoNotDisrupt::Until(end),
+        Protection::None | Protection::Elapsed | Protection::Invalid(_) => DoNotDisrupt::No,
     }
 }
 
 /// One, and more or less by what the pod's annotation and its priority say.
-pub fn eviction_cost(pod: &Pod) -> Cost {
-    let annotation = pod.annotations().get(DELETION_COST);
+pub(crate) fn eviction_cost(pod: &Pod) -> Cost {
+    let annotation = pod.annotations().get(POD_DELETION_COST);
     let written: Option<f64> = annotation.and_then(|text| text.parse().ok());
     #[expect(
         clippy::cast_possible_truncation,
@@ -202,6 +59,9 @@ pub fn eviction_cost(pod: &Pod) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Inputs;
+    use kerf_api::NodeClaim;
+    use kerf_model::{disruption::Obstacle, pdb::Evicted};
     use serde_json::{Value, json};
 
     fn pod(changes: &Value) -> Pod {
@@ -212,7 +72,7 @@ mod tests {
     fn eviction_costs_follow_priority_and_deletion_cost() {
         let one = Cost::ONE.0;
         let check = |priority: Option<i32>, deletion_cost: Option<&str>, expect: i64| {
-            let annotations = deletion_cost.map(|cost| json!({DELETION_COST: cost}));
+            let annotations = deletion_cost.map(|cost| json!({POD_DELETION_COST: cost}));
             let pod = pod(&json!({
                 "metadata": {"annotations": annotations},
                 "spec": {"priority": priority, "containers": []},
@@ -274,7 +134,14 @@ mod tests {
                 pod_json["metadata"]["namespace"] = json!("ns");
                 pod_json["metadata"]["annotations"] = annotations.clone();
                 pod_json["spec"]["containers"] = json!([]);
-                tenant(&self::pod(&pod_json), &cluster.pdb_limits(), now).obstacle
+                let pod = self::pod(&pod_json);
+                let disruption = pod_disruption(&pod);
+                if disruption.is_protected(now) {
+                    return Some(Obstacle::DoNotDisrupt);
+                }
+                let evicted =
+                    Evicted { namespace: "ns", labels: pod.labels(), disruption: &disruption };
+                cluster.shared_pdbs().blocks(evicted, now)
             };
             let by_budget = budgeted.then(|| Obstacle::Budget("ns/b".to_owned()));
             assert_eq!(stands(&json!({})), by_budget, "{what} with a budget");
@@ -285,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estate_says_how_nodes_and_pods_stand() {
+    fn a_snapshot_says_what_disruption_depends_on() {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
         let condition = |kind: &str, at: &str| {
             json!({"type": kind, "status": "True", "reason": kind, "message": "",
@@ -340,37 +207,32 @@ mod tests {
                 "status": {"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
             })));
         }
-        cluster.nominate("c", [crate::Key::namespaced("d", "p")], now);
-        let pool = Arc::new(Pool {
-            limits: [("nodes", "3500m".parse().unwrap())].into_iter().collect(),
-            name: "p".to_owned(),
-            ..Pool::default()
-        });
-        let in_queue = ["i-1".to_owned()].into();
-        let defaults = ChurnControls::default();
-        let taken = cluster.estate(&[pool], &LabelRules::default(), defaults, &in_queue, now);
-        let estate = taken.unwrap().estate;
+        let soon = "2026-01-01T01:00:20Z".parse().unwrap();
+        cluster.nominate("c", [crate::Key::namespaced("d", "p")], soon);
+        let inputs = Inputs { in_queue: ["c".to_owned()].into(), ..Inputs::at(now) };
+        let snapshot = cluster.snapshot(inputs).unwrap().snapshot;
 
-        let rules = &estate.pools["p"];
-        assert_eq!(rules.node_limit, Some(3));
-        assert_eq!(rules.controls.savings_threshold, "0.5".parse().unwrap());
-        assert!(estate.snapshot.pools.is_empty(), "nothing to launch without instance types");
+        let pool = &snapshot.pools["p"];
+        assert_eq!(pool.disruption.controls.savings_threshold, "0.5".parse().unwrap());
+        assert!(pool.idle.is_some(), "nothing to launch without instance types");
 
-        let [standing] = &estate.standings[..] else { panic!("{:?}", estate.standings) };
-        let node = &estate.snapshot.nodes[0];
-        assert!(node.settling, "a pod came or went twenty minutes ago");
-        assert!(standing.in_queue && standing.do_not_disrupt && standing.ready);
-        assert!(!standing.consolidatable && !standing.instance_terminating);
-        assert_eq!(standing.nominated_until, Some(now));
-        assert_eq!(standing.drifted_since, "2026-01-01T00:06:00Z".parse().ok());
-        assert_eq!(standing.quiet_since(), "2026-01-01T00:40:00Z".parse().ok());
-        assert_eq!(standing.termination_grace_period, Some(std::time::Duration::from_hours(1)));
-        assert_eq!(standing.expire_after, Some(std::time::Duration::from_hours(720)));
+        let [node] = &snapshot.nodes[..] else { panic!("{:?}", snapshot.nodes) };
+        assert!(snapshot.is_settling(node), "a pod came or went twenty minutes ago");
+        let found = &node.disruption;
+        assert!(snapshot.is_in_queue(node) && found.do_not_disrupt && found.ready);
+        assert!(!found.consolidatable && !found.instance_terminating);
+        assert_eq!(snapshot.nominated_until(node), Some(soon));
+        assert_eq!(found.drifted_since, "2026-01-01T00:06:00Z".parse().ok());
+        assert_eq!(found.quiet_since(), "2026-01-01T00:40:00Z".parse().ok());
+        assert_eq!(found.termination_grace_period, Some(std::time::Duration::from_hours(1)));
+        assert_eq!(found.expire_after, Some(std::time::Duration::from_hours(720)));
         assert_eq!(node.pods.len(), 3, "pods that are over are not there");
-        let tenants = standing.tenants.iter().map(|it| (it.obstacle.clone(), it.protected_until));
+        let held = |pod: &std::sync::Arc<kerf_model::Pod>| {
+            (snapshot.obstacle(pod), pod.disruption.do_not_disrupt.end())
+        };
         let protected = Some(Obstacle::DoNotDisrupt);
         assert_eq!(
-            tenants.collect::<Vec<_>>(),
+            node.pods.iter().map(held).collect::<Vec<_>>(),
             [
                 (None, None),
                 (protected.clone(), None),
@@ -421,10 +283,8 @@ mod tests {
                 }))
                 .unwrap(),
             );
-            let pool = Arc::new(Pool { name: "p".to_owned(), ..Pool::default() });
-            let (rules, none) = (LabelRules::default(), BTreeSet::new());
-            let taken = cluster.estate(&[pool], &rules, ChurnControls::default(), &none, now);
-            taken.unwrap().estate.snapshot.nodes[0].settling
+            let snapshot = cluster.snapshot(Inputs::at(now)).unwrap().snapshot;
+            snapshot.is_settling(&snapshot.nodes[0])
         };
         assert!(settles(&json!({}), "True", None));
         assert!(settles(&json!({}), "False", None));

@@ -1,0 +1,54 @@
+//! What of a cluster is written into a file, so that decisions can be made from it later.
+
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    core::v1::{
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+        Service,
+    },
+    policy::v1::PodDisruptionBudget,
+    storage::v1::{CSINode, StorageClass},
+};
+use kerf_api::{NodeClaim, NodePool};
+use kube_core::ApiResource;
+use serde_json::{Value, json};
+
+use crate::fields::trim;
+
+/// Everything that decisions depend on. Pods come last: their nodes are then known already.
+pub fn dumped_resources() -> [ApiResource; 15] {
+    [
+        ApiResource::erase::<NodePool>(&()),
+        ApiResource::erase::<NodeClaim>(&()),
+        ApiResource::erase::<Node>(&()),
+        ApiResource::erase::<DaemonSet>(&()),
+        ApiResource::erase::<PodDisruptionBudget>(&()),
+        ApiResource::erase::<Namespace>(&()),
+        ApiResource::erase::<StorageClass>(&()),
+        ApiResource::erase::<CSINode>(&()),
+        ApiResource::erase::<PersistentVolume>(&()),
+        ApiResource::erase::<PersistentVolumeClaim>(&()),
+        ApiResource::erase::<Service>(&()),
+        ApiResource::erase::<ReplicationController>(&()),
+        ApiResource::erase::<ReplicaSet>(&()),
+        ApiResource::erase::<StatefulSet>(&()),
+        ApiResource::erase::<Pod>(&()),
+    ]
+}
+
+/// An item of a list, which does not say what it is, trimmed to what decisions use.
+pub fn dumped(mut item: Value, resource: &ApiResource) -> Value {
+    item["apiVersion"] = resource.api_version.clone().into();
+    item["kind"] = resource.kind.clone().into();
+    trim(&mut item);
+    if matches!(resource.kind.as_str(), "ReplicaSet" | "StatefulSet") {
+        only_selector(&mut item);
+    }
+    item
+}
+
+/// The pods of these exist; what they would make is not wanted, only which pods are theirs.
+fn only_selector(set: &mut Value) {
+    let selector = set.pointer("/spec/selector").cloned().unwrap_or_default();
+    set["spec"] = json!({"replicas": 0, "selector": selector});
+}

@@ -142,13 +142,13 @@ mod tests {
     use kerf_api::{NodeSelectorRequirement, Operator};
     use kerf_model::{Offering, Overhead, Resources};
 
-    fn pairs(pairs: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
-        Some(pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect())
+    fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
     }
 
     fn labelled(pairs: &[(&str, &str)]) -> NodeClaim {
         let mut claim = NodeClaim::default();
-        claim.metadata.labels = self::pairs(pairs);
+        claim.metadata.labels = Some(self::pairs(pairs));
         claim
     }
 
@@ -167,8 +167,8 @@ mod tests {
         ];
         for (of_claim, of_pool, drifted) in cases {
             let (mut claim, mut pool) = (NodeClaim::default(), NodePool::default());
-            claim.metadata.annotations = pairs(of_claim);
-            pool.metadata.annotations = pairs(of_pool);
+            claim.metadata.annotations = Some(pairs(of_claim));
+            pool.metadata.annotations = Some(pairs(of_pool));
             let hash = PoolHash::written(&pool);
             let differs = hash.is_some_and(|hash| hash.differs(&claim));
             assert_eq!(differs, drifted, "{of_claim:?} {of_pool:?}");
@@ -280,10 +280,10 @@ mod tests {
         let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
         let stale = PoolHash { hash: "of yesterday".to_owned(), ..PoolHash::of(&pool) };
         let mut claim = NodeClaim::default();
-        claim.metadata.annotations = pairs(&[
+        claim.metadata.annotations = Some(pairs(&[
             (annotations::NODE_POOL_HASH, &stale.hash),
             (annotations::NODE_POOL_HASH_VERSION, HASH_VERSION),
-        ]);
+        ]));
         claim.metadata.creation_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
         let hash = PoolHash::of(&pool);

@@ -118,7 +118,6 @@ fn detail(text: &str) -> String {
 }
 
 /// A node, or a claim whose node has yet to appear.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, none implies another")]
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     pub name: String,

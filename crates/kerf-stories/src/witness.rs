@@ -106,14 +106,14 @@ impl Witness {
 
     /// As `kerf plan` sees it in the file that `kerf snapshot` writes.
     fn offline(&self, objects: &[(ApiResource, Value)], now: Timestamp) -> Snapshot {
-        let mut loader = Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]);
+        let mut reader = Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]);
         for (resource, object) in objects {
-            let added = loader.add(dumped(object.clone(), resource));
+            let added = reader.add(dumped(object.clone(), resource));
             added.unwrap_or_else(|error| panic!("{error}"));
         }
         let label_rules = kwok::label_rules(&self.catalogue).calling_zones_as_clouds_do();
         let types: Vec<_> = self.catalogue.iter().cloned().map(Arc::new).collect();
-        let mut loaded = loader.finish(&label_rules, now);
+        let mut loaded = reader.finish(&label_rules, now);
         loaded.cluster.spread_by_default(self.settings.default_spread.clone());
         let pools = loaded.cluster.pools().values();
         let instance_types = pools.map(|pool| (pool.name_any(), Ok(types.clone()))).collect();

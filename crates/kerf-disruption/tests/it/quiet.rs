@@ -37,7 +37,7 @@ fn a_look_stays_true_until_time_changes_something() {
 
     let busy = full().set(|node| node.disruption.last_pod_event = Some(ago(9)));
     let patient = at_rest(|it| {
-        it.disruption.controls.grace_period = GracePeriod::For(Duration::from_mins(10))
+        it.disruption.controls.grace_period = GracePeriod::For(Duration::from_mins(10));
     });
     assert_eq!(quiet_for(patient, busy), Some(60));
 

@@ -229,16 +229,16 @@ mod tests {
             (
                 &["nodepools"][..],
                 "the cluster does not have the custom resources nodeclaims.karpenter.sh (v1), \
-                 kwoknodeclasses.karpenter.kwok.sh (v1alpha1)",
+                 examplenodeclasses.cloud.example (v1)",
             ),
             (
                 &["nodepools", "nodeclaims"],
-                "the cluster does not have the custom resource kwoknodeclasses.karpenter.kwok.sh (v1alpha1)",
+                "the cluster does not have the custom resource examplenodeclasses.cloud.example (v1)",
             ),
         ] {
             let client = server(1, served);
             let mut all = pools_and_claims();
-            all.push(crd("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses"));
+            all.push(crd("cloud.example", "v1", "examplenodeclasses"));
             let missing = await_all(&client, "url", &all).await.unwrap_err();
             assert_eq!(missing.to_string(), expected);
         }

@@ -41,6 +41,10 @@ impl Provider for Kwok {
         &FLAGS
     }
 
+    fn check(&self, flags: &FlagValues) -> Result<(), BoxError> {
+        instance_types(flags).map(drop)
+    }
+
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError> {
         let types = instance_types(flags)?;
         Ok(Box::new(KwokCatalogue {

@@ -25,6 +25,11 @@ pub trait Provider: Send + Sync {
         &[]
     }
 
+    /// Refuses values of its flags, and what they name, before anything is connected.
+    fn check(&self, _flags: &FlagValues) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// What it knows of its instance types without a cloud, for `kerf plan` and `kerf explain`.
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError>;
 

@@ -82,9 +82,7 @@ pub(crate) fn parse(
         Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
         #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
-        Some((_, flags)) => {
-            Ok(Command::Crds(Values { matches: flags, variable }.provider()?.provider))
-        }
+        Some((_, flags)) => Ok(Command::Crds(Values { matches: flags, variable }.provider()?)),
         None => Err(Refused::Usage("a command is missing; see kerf --help".to_owned())),
     }
 }

@@ -98,6 +98,8 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
     let metrics = Metrics::default();
     let endpoints = Endpoints::open(settings, &metrics).await?;
 
+    let of_provider = |source| Error::Provider { name: chosen.provider.name(), source };
+    chosen.provider.check(&chosen.flags).map_err(of_provider)?;
     let config = client::config().await?;
     let url = config.cluster_url.to_string();
     let namespace = client::own_namespace(&config);
@@ -110,9 +112,7 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
         None => Fence::open(clock.clone()),
     };
     let client = connection.client(settings.client_limit, fence.clone())?;
-    let connected = chosen.connect(client.clone(), clock.clone(), &metrics);
-    let provider =
-        connected.map_err(|source| Error::Provider { name: chosen.provider.name(), source })?;
+    let provider = chosen.connect(client.clone(), clock.clone(), &metrics).map_err(of_provider)?;
     endpoints.provider.set(Arc::clone(&provider));
 
     let required = definitions::required(&*provider);

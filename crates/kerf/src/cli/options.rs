@@ -13,7 +13,7 @@ use kerf_controllers::{
     },
 };
 use kerf_model::MinValuesPolicy;
-use kerf_provider::{Flag, FlagKind as Kind, FlagValues};
+use kerf_provider::{Flag, FlagKind as Kind, FlagValues, Provider};
 use kerf_runtime::{
     Bucket,
     logging::{Logging, Output},
@@ -84,7 +84,7 @@ impl Options {
             default_spread: values.default_spread()?,
             churn: values.churn()?,
         };
-        Ok(Self { settings, provider: values.provider()?, warnings })
+        Ok(Self { settings, provider: values.chosen()?, warnings })
     }
 }
 
@@ -168,12 +168,17 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
         parse_default_spread(&document.text).map_err(|error| document.refuse(error))
     }
 
-    pub(super) fn provider(&self) -> Result<Chosen, InvalidValue> {
-        let name = self.text(&flags::PROVIDER);
-        let provider = providers::named(&name.text)
-            .ok_or_else(|| name.refuse(format_args!("expected {}", providers::names())))?;
+    /// For commands that have its flags as well.
+    pub(super) fn chosen(&self) -> Result<Chosen, InvalidValue> {
+        let provider = self.provider()?;
         let flags = provider.flags().iter().map(|flag| (flag.name, self.text(flag).text));
         Ok(Chosen { provider, flags: FlagValues::new(flags) })
+    }
+
+    pub(super) fn provider(&self) -> Result<&'static dyn Provider, InvalidValue> {
+        let name = self.text(&flags::PROVIDER);
+        providers::named(&name.text)
+            .ok_or_else(|| name.refuse(format_args!("expected {}", providers::names())))
     }
 
     fn client_limit(&self) -> Result<Option<Bucket>, InvalidValue> {

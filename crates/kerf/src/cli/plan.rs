@@ -253,7 +253,7 @@ fn deciding(
         churn: values.churn()?,
         ..Settings::default()
     };
-    Ok((settings, values.provider()?, warnings))
+    Ok((settings, values.chosen()?, warnings))
 }
 
 fn files(matches: &ArgMatches) -> Vec<PathBuf> {

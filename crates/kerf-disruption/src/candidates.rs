@@ -134,7 +134,7 @@ const QUIET: (&str, CandidateCheck) =
         require(quiet, || Blocked::NotConsolidatable)
     });
 
-const EMPTINESS: [(&str, CandidateCheck); 4] = [
+pub(crate) const EMPTINESS: [(&str, CandidateCheck); 4] = [
     DYNAMIC,
     ENABLED,
     ("no pod would have to move", |_, candidate| {
@@ -149,9 +149,9 @@ const DRIFTED: (&str, CandidateCheck) =
         require(drifted, || Blocked::NotDrifted)
     });
 
-const DRIFT: [(&str, CandidateCheck); 2] = [DYNAMIC, DRIFTED];
+pub(crate) const DRIFT: [(&str, CandidateCheck); 2] = [DYNAMIC, DRIFTED];
 
-const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
+pub(crate) const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
     DRIFTED,
     ("its NodePool has room for its replacement", |snapshot, candidate| {
         static_capacity::room(snapshot, &candidate.pool).map(|_| ())
@@ -161,7 +161,7 @@ const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
     }),
 ];
 
-const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
+pub(crate) const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
     DYNAMIC,
     ("its instance type is known", |_, candidate| {
         let name = || candidate.node.labels.get(INSTANCE_TYPE).cloned().unwrap_or_default();
@@ -189,23 +189,13 @@ const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
     }),
 ];
 
-/// What a method asks of its candidates, and how it is called where it is explained.
-pub(crate) fn checks(method: Method) -> &'static [(&'static str, CandidateCheck)] {
-    match method {
-        Method::Emptiness => &EMPTINESS,
-        Method::Drift => &DRIFT,
-        Method::MultiNode | Method::SingleNode => &CONSOLIDATION,
-        Method::StaticDrift => &STATIC_DRIFT,
-    }
-}
-
 /// Whether the method may take the candidate.
 pub(crate) fn check(
     snapshot: &Snapshot,
     candidate: &Candidate,
     method: Method,
 ) -> Result<(), Blocked> {
-    checks(method).iter().try_for_each(|(_, check)| check(snapshot, candidate))
+    method.row().checks.iter().try_for_each(|(_, check)| check(snapshot, candidate))
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, candidate: &Candidate) -> &'s Pool {

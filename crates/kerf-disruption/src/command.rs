@@ -86,31 +86,42 @@ impl Method {
         [Self::Emptiness, Self::StaticDrift, Self::Drift, Self::MultiNode, Self::SingleNode];
 
     pub fn reason(self) -> DisruptionReason {
-        match self {
-            Self::Emptiness => DisruptionReason::Empty,
-            Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
-            Self::MultiNode | Self::SingleNode => DisruptionReason::Underutilized,
-        }
+        self.row().reason
+    }
+
+    /// As records that outlive an operator name it.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The method of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+
+    /// As it is called where it is explained.
+    pub fn title(self) -> &'static str {
+        self.row().title
     }
 
     /// As the label `consolidation_type` of metrics has it.
     pub fn consolidation_type(self) -> &'static str {
-        match self {
-            Self::Emptiness => "empty",
-            Self::StaticDrift | Self::Drift => "",
-            Self::MultiNode => "multi",
-            Self::SingleNode => "single",
-        }
+        self.row().consolidation_type
+    }
+
+    /// The reason of the event about a node that it leaves alone.
+    pub fn event(self) -> &'static str {
+        self.row().event
     }
 
     /// Whether the choice is looked at again after a while, before anything happens.
     pub fn is_validated(self) -> bool {
-        matches!(self, Self::Emptiness | Self::MultiNode | Self::SingleNode)
+        self.row().second_look.is_some()
     }
 
     /// Drift need not wait for pods that block eviction when the pool bounds how long they may.
     pub fn is_eventual(self) -> bool {
-        matches!(self, Self::StaticDrift | Self::Drift)
+        self.row().eventual
     }
 }
 

@@ -16,24 +16,23 @@ use kerf_scheduler::{Plan, PlannedClaim, Refusal, Stop};
 use crate::{
     blocked::Blocked,
     budgets::{self, Allowance, BudgetError},
-    candidates::{self, NODE_CHECKS, checks, describe, pool_of},
+    candidates::{self, NODE_CHECKS, describe, pool_of},
     command::{Candidate, Command, Method},
     consolidation::Consolidation,
     controls::{self, Bound},
-    drift,
+    methods::Alone,
     pass::{afford, graceful},
     settings::Settings,
     simulation::Simulation,
-    static_capacity,
 };
 
 /// Explains the nodes and pools of one snapshot.
 #[derive(Debug)]
 pub struct Explainer<'e> {
-    snapshot: &'e Snapshot,
+    pub(crate) snapshot: &'e Snapshot,
     static_capacity: bool,
-    consolidation: Consolidation<'e>,
-    drift: Simulation<'e>,
+    pub(crate) consolidation: Consolidation<'e>,
+    pub(crate) drift: Simulation<'e>,
     allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
 }
 
@@ -150,7 +149,7 @@ impl<'e> Explainer<'e> {
             .map(|(question, check)| Check { question, answer: check(self.snapshot, node) });
         let candidate = self.described(index);
         let methods = candidate.iter().flat_map(|candidate| {
-            self.methods(candidate).iter().map(|method| self.method(candidate, *method))
+            self.methods(candidate).map(|(method, alone)| self.method(candidate, method, alone))
         });
         Some(NodeExplanation {
             node: Arc::clone(node),
@@ -204,8 +203,8 @@ impl<'e> Explainer<'e> {
             Err(unknown) => return self.unknown(node, unknown),
         };
         let mut verdict = Err(Blocked::StaticPool);
-        for method in self.methods(&candidate) {
-            verdict = match (self.verdict(&candidate, *method), verdict) {
+        for (method, alone) in self.methods(&candidate) {
+            verdict = match (self.verdict(&candidate, method, alone), verdict) {
                 (Ok(command), _) => Ok(command),
                 // What stands against removing an empty node was said before.
                 (Err(Blocked::Empty), before) => before,
@@ -235,21 +234,24 @@ impl<'e> Explainer<'e> {
     }
 
     /// Those that decide about a node by itself, in the order in which they are asked.
-    fn methods(&self, candidate: &Candidate) -> &'static [Method] {
-        match self.snapshot.pools[&candidate.pool].is_static() {
-            false => &[Method::Emptiness, Method::Drift, Method::SingleNode],
-            true if self.static_capacity => &[Method::StaticDrift],
-            true => &[],
-        }
+    fn methods(
+        &self,
+        candidate: &Candidate,
+    ) -> impl Iterator<Item = (Method, &'static Alone)> + use<> {
+        let is_static = self.snapshot.pools[&candidate.pool].is_static();
+        let asked = !is_static || self.static_capacity;
+        let about = move |method: &Method| asked && method.row().of_static_pools == is_static;
+        let alone = |method: Method| Some((method, method.row().alone.as_ref()?));
+        Method::ALL.into_iter().filter(about).filter_map(alone)
     }
 
-    fn method(&self, candidate: &Candidate, method: Method) -> MethodExplanation {
+    fn method(&self, candidate: &Candidate, method: Method, alone: &Alone) -> MethodExplanation {
         let mut answers = vec![Check {
             question: "its pods may be evicted",
             answer: candidates::check_pods(self.snapshot, &candidate.node, method),
         }];
         answers.extend(
-            checks(method).iter().map(|(question, check)| Check {
+            method.row().checks.iter().map(|(question, check)| Check {
                 question,
                 answer: check(self.snapshot, candidate),
             }),
@@ -258,39 +260,32 @@ impl<'e> Explainer<'e> {
             question: "the budgets of its NodePool leave room",
             answer: afford(&self.allowances[&method.reason()], candidate, method),
         });
-        let simulation = match method {
-            Method::Drift => Some(&self.drift),
-            Method::SingleNode if !candidate.is_empty() => Some(self.consolidation.simulation()),
-            _ => None,
-        };
+        let simulation = (alone.simulation)(self, candidate);
         let plan = simulation.map(|simulation| simulation.plan(&[candidate], &Stop::default()));
         MethodExplanation {
             method,
             checks: answers,
             simulation: plan.map(|plan| simulated(candidate, plan)),
-            prices: (method == Method::SingleNode && !candidate.is_empty()).then(|| Prices {
+            prices: (alone.weighs_prices && !candidate.is_empty()).then(|| Prices {
                 node: candidate.price,
                 disruption_cost: candidate.disruption_cost,
                 controls: self.snapshot.pools[&candidate.pool].disruption.controls,
                 bound: self.consolidation.bound(candidate),
             }),
-            verdict: self.verdict(candidate, method),
+            verdict: self.verdict(candidate, method, alone),
         }
     }
 
-    fn verdict(&self, candidate: &Candidate, method: Method) -> Result<Command, Blocked> {
+    fn verdict(
+        &self,
+        candidate: &Candidate,
+        method: Method,
+        alone: &Alone,
+    ) -> Result<Command, Blocked> {
         candidates::candidate(self.snapshot, candidate.index, method)?;
         candidates::check(self.snapshot, candidate, method)?;
         afford(&self.allowances[&method.reason()], candidate, method)?;
-        match method {
-            Method::Drift => {
-                let outcome = drift::replace(self.snapshot, &self.drift, candidate)?;
-                Ok(Command::replacing(method, candidate.clone(), outcome))
-            }
-            Method::MultiNode | Method::SingleNode => self.consolidation.weigh(candidate, method),
-            Method::StaticDrift => Ok(static_capacity::replace(self.snapshot, candidate.clone())),
-            Method::Emptiness => Ok(Command::removal(method, vec![candidate.clone()])),
-        }
+        (alone.verdict)(self, candidate)
     }
 }
 

@@ -17,6 +17,7 @@ mod exact;
 pub mod explain;
 mod fingerprint;
 mod memory;
+mod methods;
 mod multi_node;
 mod pass;
 pub mod pool_drift;

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     command::{Candidate, Command, Method},
     fingerprint::Fingerprint,
-    multi_node,
+    methods::Remembers,
 };
 
 /// Prices change and costs fall as nodes age, so even a cluster that is the same is looked at again after a while.
@@ -55,11 +55,10 @@ impl Memory {
     fn set_aside(&mut self, command: &Command, in_vain: bool) {
         self.rejected = Some(command.method);
         let round = self.round(command.method);
-        match command.method {
-            // They look at everything each time.
-            Method::Emptiness | Method::StaticDrift => {}
-            Method::MultiNode => round.note(multi_node::SEARCH, in_vain),
-            Method::Drift | Method::SingleNode => {
+        match command.method.row().remembers {
+            Remembers::Nothing => {}
+            Remembers::Search(name) => round.note(name, in_vain),
+            Remembers::Nodes => {
                 for candidate in &command.candidates {
                     round.note(&candidate.node.name, in_vain);
                 }

@@ -10,13 +10,10 @@ use crate::{
     budgets::{self, Allowance, BudgetError},
     candidates,
     command::{Candidate, Command, Method},
-    consolidation::{self, Consolidation},
-    drift, emptiness,
     fingerprint::Fingerprint,
     memory::Memory,
-    multi_node,
+    methods::Shared,
     settings::Settings,
-    single_node, static_capacity,
 };
 
 /// What a pass found.
@@ -80,27 +77,12 @@ pub fn pass_with(
     let allowances = found.allowances.values().flatten();
     let fingerprint = Fingerprint::of(snapshot, allowances);
     let mut look = Look { snapshot, settings, memory, fingerprint, found: &mut found };
-    let mut consolidation = None;
+    let mut shared = Shared { graceful, consolidation: None };
     let asked = |method: &Method| {
-        Some(*method) > skip && (settings.static_capacity || *method != Method::StaticDrift)
+        Some(*method) > skip && (settings.static_capacity || !method.row().of_static_pools)
     };
     for method in Method::ALL.into_iter().filter(asked) {
-        match method {
-            Method::Emptiness => emptiness::look(&mut look, &graceful),
-            Method::StaticDrift => static_capacity::look(&mut look),
-            Method::Drift => drift::look(&mut look),
-            Method::MultiNode | Method::SingleNode => {
-                let consolidation = consolidation.get_or_insert_with(|| {
-                    let eligible = consolidation::eligible(&mut look, &graceful);
-                    Consolidation::new(snapshot, settings, &graceful, eligible)
-                });
-                if method == Method::MultiNode {
-                    multi_node::look(&mut look, consolidation);
-                } else {
-                    single_node::look(&mut look, consolidation);
-                }
-            }
-        }
+        (method.row().look)(&mut look, &mut shared);
         answered(method);
         if !look.found.commands.is_empty() {
             break;

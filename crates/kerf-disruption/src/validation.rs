@@ -38,16 +38,13 @@ pub fn validate(
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Result<Validated, Invalid> {
-    match command.method {
-        Method::Emptiness => still_empty(command, snapshot),
-        Method::MultiNode | Method::SingleNode => still_underutilized(command, snapshot, settings),
-        Method::StaticDrift | Method::Drift => {
-            Ok(Validated { command: command.clone(), dropped: Vec::new() })
-        }
+    match command.method.row().second_look {
+        Some(look) => look(command, snapshot, settings),
+        None => Ok(Validated { command: command.clone(), dropped: Vec::new() }),
     }
 }
 
-fn still_empty(command: &Command, snapshot: &Snapshot) -> Result<Validated, Invalid> {
+pub(crate) fn still_empty(command: &Command, snapshot: &Snapshot) -> Result<Validated, Invalid> {
     let mut allowances = allowances(snapshot, command.reason());
     let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     for old in &command.candidates {
@@ -73,7 +70,7 @@ fn still_empty(command: &Command, snapshot: &Snapshot) -> Result<Validated, Inva
     Ok(Validated { command: Command::removal(command.method, kept), dropped })
 }
 
-fn still_underutilized(
+pub(crate) fn still_underutilized(
     command: &Command,
     snapshot: &Snapshot,
     settings: &Settings,

@@ -60,7 +60,7 @@ impl Record {
         let at_most = written.at_most.map(|price| price.parse::<Price>()).transpose().ok()?;
         Some(Self {
             command: written.command,
-            method: Method::ALL.into_iter().find(|method| name(*method) == written.method)?,
+            method: Method::named(&written.method)?,
             candidates: written.candidates,
             replacements: written.replacements,
             promise: at_most.map(|at_most| Promise { at_most }),
@@ -70,7 +70,7 @@ impl Record {
     pub(crate) fn write(&self, claim: &mut NodeClaim) {
         let written = Written {
             command: self.command.clone(),
-            method: name(self.method).into(),
+            method: self.method.name().into(),
             candidates: self.candidates.clone(),
             replacements: self.replacements,
             at_most: self.promise.map(|promise| promise.at_most.exact().to_string()),
@@ -78,16 +78,6 @@ impl Record {
         // Strings, numbers and lists of them: there is nothing in it that JSON cannot say.
         let written = serde_json::to_string(&written).unwrap_or_default();
         claim.annotations_mut().insert(annotations::REPLACES.into(), written);
-    }
-}
-
-fn name(method: Method) -> &'static str {
-    match method {
-        Method::Emptiness => "emptiness",
-        Method::StaticDrift => "static-drift",
-        Method::Drift => "drift",
-        Method::MultiNode => "multi-node",
-        Method::SingleNode => "single-node",
     }
 }
 

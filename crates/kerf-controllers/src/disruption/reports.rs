@@ -49,10 +49,8 @@ fn event(refused: &Refused) -> Option<&'static str> {
             | Blocked::Budget { .. },
             _,
         ) => None,
-        (_, None | Some(Method::Drift | Method::StaticDrift)) => Some("DisruptionBlocked"),
-        (_, Some(Method::Emptiness | Method::MultiNode | Method::SingleNode)) => {
-            Some("Unconsolidatable")
-        }
+        (_, None) => Some("DisruptionBlocked"),
+        (_, Some(method)) => Some(method.event()),
     }
 }
 
@@ -219,7 +217,7 @@ pub(super) fn candidates(context: &Context, commands: &[Command]) {
                 |text: &str| format!("Consolidation candidate: {text} ({})", savings(command));
             on_each(context, command, "ConsolidationCandidate", message, &[]);
         }
-        if matches!(command.method, Method::MultiNode | Method::SingleNode) {
+        if command.reason() == DisruptionReason::Underutilized {
             approved(context, command);
         }
     }
@@ -258,7 +256,7 @@ pub(super) fn rejected(context: &Context, command: &Command, invalid: &Invalid) 
     for candidate in &command.candidates {
         context.metrics.disruption.blocked(&candidate.pool, &invalid.why);
     }
-    if command.method == Method::Emptiness {
+    if command.reason() == DisruptionReason::Empty {
         return;
     }
     let reason = match invalid.why {

@@ -67,6 +67,8 @@ pub(super) struct Refusal {
 #[serde(rename_all = "camelCase")]
 struct MethodReport {
     method: String,
+    #[serde(skip)]
+    title: &'static str,
     checks: Vec<Answer>,
     simulation: Option<SimulationReport>,
     prices: Option<PricesReport>,
@@ -161,6 +163,7 @@ impl MethodReport {
         let command = |command: &Command| CommandReport::new(command, labels);
         Self {
             method: format!("{:?}", method.method),
+            title: method.method.title(),
             checks: method.checks.iter().map(Answer::new).collect(),
             simulation: method.simulation.as_ref().map(|it| SimulationReport::new(it, labels)),
             prices: method.prices.as_ref().map(PricesReport::new),
@@ -242,7 +245,7 @@ pub(super) fn render(report: &Report) -> String {
     text.push_str("\nEvery method asks\n");
     answers(&report.checks, &mut text);
     for method in &report.methods {
-        let _ = writeln!(text, "\n{} asks", title(&method.method));
+        let _ = writeln!(text, "\n{} asks", method.title);
         answers(&method.checks, &mut text);
         if let Some(simulation) = &method.simulation {
             text.push_str("  without it\n");
@@ -282,15 +285,6 @@ fn bound(prices: &PricesReport) -> String {
         (Some(_), Bound::AtMost(price)) => {
             format!("a replacement may cost at most {}", in_full(price))
         }
-    }
-}
-
-fn title(method: &str) -> &str {
-    match method {
-        // Multi-node and single-node consolidation ask the same of a node.
-        "SingleNode" => "Consolidation",
-        "StaticDrift" => "Drift of static NodePools",
-        method => method,
     }
 }
 

@@ -107,7 +107,9 @@ impl Witness {
     /// As `kerf plan` sees it in the file that `kerf snapshot` writes.
     fn offline(&self, objects: &[(ApiResource, Value)], now: Timestamp) -> Snapshot {
         let mut reader = Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]);
-        for (resource, object) in objects {
+        // `kerf snapshot` leaves NodeClasses out.
+        let written = objects.iter().filter(|(resource, _)| resource.kind != kwok::KIND);
+        for (resource, object) in written {
             let added = reader.add(dumped(object.clone(), resource));
             added.unwrap_or_else(|error| panic!("{error}"));
         }

@@ -38,60 +38,74 @@ pub async fn a_pod_that_cannot_be_read_keeps_its_node_and_no_other(mut world: Wo
     world.until("the node that has drifted is gone", gone(&node)).await;
 }
 
-pub async fn a_node_that_cannot_be_read_is_left_alone(mut world: World) {
-    with_pool(&world, &removing_empty_nodes()).await;
-    let pod = world.create(build::pod("a", &json!({}))).await;
-    let node = node_of(&world, &pod).await;
-    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+pub async fn a_node_that_cannot_be_read_is_left_alone(world: World) {
     let condition = |time: &str| {
         let condition = json!({
             "type": "Spoilt", "status": "True", "lastHeartbeatTime": NOW, "lastTransitionTime": time,
         });
         json!({"status": {"conditions": [condition]}})
     };
-    world.spoil(&node, Some("status"), condition(NEVER)).await;
-    is_reported(&world, "Node", "lastTransitionTime", &node).await;
-    world.delete(&pod).await;
-    restart(&mut world).await;
-    runs_elsewhere(&world).await;
-    world.pass_if_free(LONG_ENOUGH).await;
-    is_kept(&world, &node).await;
-    is_kept(&world, &claim).await;
-
-    world.spoil(&node, Some("status"), condition(NOW)).await;
-    world.until("the empty node is gone", gone(&node)).await;
+    Box::pin(an_empty_node_stays_while(
+        "lastTransitionTime",
+        world,
+        Spoilt::Node,
+        condition(NEVER),
+        condition(NOW),
+    ))
+    .await;
 }
 
-pub async fn a_claim_that_cannot_be_read_keeps_its_instance(mut world: World) {
-    with_pool(&world, &removing_empty_nodes()).await;
-    let pod = world.create(build::pod("a", &json!({}))).await;
-    let node = node_of(&world, &pod).await;
-    let (claim, _) = world.until("the node is ready", one_ready_node).await;
+pub async fn a_claim_that_cannot_be_read_keeps_its_instance(world: World) {
+    let last_event = |time: &str| json!({"status": {"lastPodEventTime": time}});
     // An offset that custom resources may have and built-in ones may not.
-    let spoilt = "2026-01-01T00:00:00+99:99";
-    world.spoil(&claim, Some("status"), json!({"status": {"lastPodEventTime": spoilt}})).await;
-    is_reported(&world, "NodeClaim", "status.lastPodEventTime", &claim).await;
-    world.delete(&pod).await;
-    restart(&mut world).await;
-    runs_elsewhere(&world).await;
-    world.pass_if_free(LONG_ENOUGH).await;
-    is_kept(&world, &claim).await;
-    is_kept(&world, &node).await;
-
-    world.spoil(&claim, Some("status"), json!({"status": {"lastPodEventTime": NOW}})).await;
-    world.until("the empty node is gone", gone(&node)).await;
-    world.until("its claim is gone", gone(&claim)).await;
+    let spoilt = last_event("2026-01-01T00:00:00+99:99");
+    let field = "status.lastPodEventTime";
+    Box::pin(an_empty_node_stays_while(field, world, Spoilt::Claim, spoilt, last_event(NOW))).await;
 }
 
 /// The pattern of the CRD lets the amount through, and it is no quantity all the same.
-pub async fn a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance(mut world: World) {
+pub async fn a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance(world: World) {
+    let allocatable = |cpu: &str| json!({"status": {"allocatable": {"cpu": cpu}}});
+    let (spoilt, mended) = (allocatable("1e1.5"), allocatable("1900m"));
+    Box::pin(an_empty_node_stays_while(
+        "status.allocatable.cpu",
+        world,
+        Spoilt::Claim,
+        spoilt,
+        mended,
+    ))
+    .await;
+}
+
+/// What of a node and its claim cannot be read.
+enum Spoilt {
+    Node,
+    Claim,
+}
+
+/// The field cannot be read, and the object is named for it. The node is empty and would go, also for an operator that starts
+/// anew; it goes when the field can be read again.
+async fn an_empty_node_stays_while(
+    field: &str,
+    mut world: World,
+    what: Spoilt,
+    spoilt: Value,
+    mended: Value,
+) {
     with_pool(&world, &removing_empty_nodes()).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
     let node = node_of(&world, &pod).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
-    let allocatable = |cpu: &str| json!({"status": {"allocatable": {"cpu": cpu}}});
-    world.spoil(&claim, Some("status"), allocatable("1e1.5")).await;
-    is_reported(&world, "NodeClaim", "status.allocatable.cpu", &claim).await;
+    match what {
+        Spoilt::Node => {
+            world.spoil(&node, Some("status"), spoilt).await;
+            is_reported(&world, "Node", field, &node).await;
+        }
+        Spoilt::Claim => {
+            world.spoil(&claim, Some("status"), spoilt).await;
+            is_reported(&world, "NodeClaim", field, &claim).await;
+        }
+    }
     world.delete(&pod).await;
     restart(&mut world).await;
     runs_elsewhere(&world).await;
@@ -99,7 +113,10 @@ pub async fn a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance(mut w
     is_kept(&world, &claim).await;
     is_kept(&world, &node).await;
 
-    world.spoil(&claim, Some("status"), allocatable("1900m")).await;
+    match what {
+        Spoilt::Node => world.spoil(&node, Some("status"), mended).await,
+        Spoilt::Claim => world.spoil(&claim, Some("status"), mended).await,
+    };
     world.until("the empty node is gone", gone(&node)).await;
     world.until("its claim is gone", gone(&claim)).await;
 }

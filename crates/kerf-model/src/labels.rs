@@ -44,16 +44,6 @@ impl KnownLabels {
         self.well_known.contains(key)
     }
 
-    /// Restricted keys may not be asked for by users: the `karpenter.sh` domain, and the hostname,
-    /// which nothing can know before the node exists.
-    pub fn is_restricted(&self, key: &str) -> bool {
-        if self.is_well_known(key) {
-            return false;
-        }
-        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        domain == "karpenter.sh" || domain.ends_with(".karpenter.sh") || key == HOSTNAME
-    }
-
     /// The key's present-day name.
     pub fn normalize_key<'a>(&'a self, key: &'a str) -> &'a str {
         let renamed = kerf_api::labels::normalize(key);
@@ -125,24 +115,6 @@ pub(crate) fn labels_of(text: &str) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn restricts_the_own_domain_and_the_hostname_only() {
-        let labels = KnownLabels::default();
-        for (key, restricted) in [
-            (NODE_POOL, false),
-            (CAPACITY_TYPE, false),
-            ("karpenter.sh/anything", true),
-            ("sub.karpenter.sh/anything", true),
-            ("notkarpenter.sh/anything", false),
-            (HOSTNAME, true),
-            (ZONE, false),
-            ("kubernetes.io/anything", false),
-            ("plain", false),
-        ] {
-            assert_eq!(labels.is_restricted(key), restricted, "{key}");
-        }
-    }
 
     #[test]
     fn normalizes_old_names_and_provider_aliases() {

@@ -1,4 +1,4 @@
-//! What is done about NodePools: their state is told, and static ones keep their number of nodes.
+//! What is done about NodePools: their status is written, and static ones keep their number of nodes.
 
 mod drift_blocked;
 mod hash;

@@ -116,7 +116,7 @@ async fn an_empty_node_stays_while(
     match what {
         Spoilt::Node => world.spoil(&node, Some("status"), mended).await,
         Spoilt::Claim => world.spoil(&claim, Some("status"), mended).await,
-    };
+    }
     world.until("the empty node is gone", gone(&node)).await;
     world.until("its claim is gone", gone(&claim)).await;
 }

@@ -5,7 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that decide; one that does not exist yet is passed over.
-const PURE: [&str; 3] = ["kerf-model", "kerf-scheduler", "kerf-disruption"];
+const PURE: [&str; 6] = [
+    "kerf-model",
+    "kerf-scheduler",
+    "kerf-disruption",
+    "kerf-aws-api",
+    "kerf-aws-model",
+    "kerf-aws-wire",
+];
 
 /// What does I/O, waits, reads a clock or throws dice.
 const FORBIDDEN: [&str; 18] = [

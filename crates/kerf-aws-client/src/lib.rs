@@ -1,0 +1,1 @@
+//! The calls of AWS that Kerf makes.

@@ -1,0 +1,1 @@
+//! What is decided about AWS, without a client and without a clock.

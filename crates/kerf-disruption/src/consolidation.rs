@@ -26,8 +26,8 @@ pub(crate) struct Consolidation<'e> {
     snapshot: &'e Snapshot,
     settings: &'e Settings,
     simulation: Simulation<'e>,
-    /// As if no node were in its grace period; made when it is asked for.
-    without_grace: OnceLock<Simulation<'e>>,
+    /// As if no node were in its grace period, where one is; made when it is asked for.
+    without_grace: OnceLock<Option<Simulation<'e>>>,
     totals: NodePoolTotals,
     /// The best bargain first.
     pub(crate) candidates: Vec<Candidate>,
@@ -112,16 +112,14 @@ impl<'e> Consolidation<'e> {
         self.trials.of(at, trial).map_err(|why| self.trials.told_of(at, &self.candidates, why))
     }
 
-    /// The grace period of the node that the pods would go to, if the move would be made without it. A second simulation, so
-    /// only asked where a grace period runs.
+    /// The grace period of the node that the pods would go to, if the move would be made without it.
     fn held_by_grace(&self, candidate: &Candidate, method: Method) -> Option<Blocked> {
         let snapshot = self.snapshot;
-        if !snapshot.nodes.iter().any(|node| snapshot.grace_until(node).is_some()) {
-            return None;
-        }
-        let simulation =
-            self.without_grace.get_or_init(|| Simulation::of_drift(snapshot, self.settings));
-        let outcome = simulation.consolidated(&[candidate]).ok()?;
+        let runs = || snapshot.nodes.iter().any(|node| snapshot.grace_until(node).is_some());
+        let without_grace = self
+            .without_grace
+            .get_or_init(|| runs().then(|| Simulation::of_drift(snapshot, self.settings)));
+        let outcome = without_grace.as_ref()?.consolidated(&[candidate]).ok()?;
         self.decide(&[candidate], &outcome, method).ok()?;
         let own: Vec<&str> =
             candidate.moving.iter().map(|at| &*candidate.node.pods[*at].uid).collect();

@@ -1,6 +1,6 @@
 //! One run: the pods of a snapshot, one by one, to the first place that takes them.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use kerf_model::{MinValuesPolicy, Node, Pod, Snapshot, Taint};
@@ -188,7 +188,7 @@ impl<'s> Engine<'s> {
         let mut order: Vec<_> =
             (0..id(classes.len())).filter(|at| classes[*at as usize].is_ok()).collect();
         let class = |at: u32| classes[at as usize].as_ref().ok().copied();
-        order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
+        order.sort_by_cached_key(|at| self.turn(*at, class(*at)));
         let mut self_anti_affinity = self_anti_affinity::SelfAntiAffinity::default();
         self.add_self_anti_affinity(&mut self_anti_affinity, classes.iter());
         self.pending =
@@ -205,18 +205,13 @@ impl<'s> Engine<'s> {
     }
 
     /// The largest pods first, because small ones fill gaps; then the oldest.
-    fn by_turn(&self, a: (u32, Option<ClassId>), b: (u32, Option<ClassId>)) -> Ordering {
-        let size = |class: Option<ClassId>| {
-            class.map(|class| {
-                let requests = &self.classes[class.index()].spec.base.key.requests;
-                (requests[CPU_LANE], requests[MEMORY_LANE])
-            })
-        };
-        let age = |pod: u32| {
-            let pod = self.pod(pod);
-            (pod.created, &pod.uid)
-        };
-        size(b.1).cmp(&size(a.1)).then_with(|| age(a.0).cmp(&age(b.0)))
+    fn turn(&self, at: u32, class: Option<ClassId>) -> impl Ord + use<'s> {
+        let size = class.map(|class| {
+            let requests = &self.classes[class.index()].spec.base.key.requests;
+            (requests[CPU_LANE], requests[MEMORY_LANE])
+        });
+        let pod = self.pod(at);
+        (Reverse(size), pod.created, &pod.uid)
     }
 
     /// The snapshot's own pods come first, then those that leave their nodes.
@@ -237,7 +232,7 @@ impl<'s> Engine<'s> {
         let mut order = pending.order.clone();
         order.extend((id(own)..id(own + left_behind.len())).filter(|at| class(*at).is_some()));
         if !left_behind.is_empty() {
-            order.sort_by(|a, b| self.by_turn((*a, class(*a)), (*b, class(*b))));
+            order.sort_by_cached_key(|at| self.turn(*at, class(*at)));
         }
         let mut outcomes = vec![PodOutcome::Settled; own + left_behind.len()];
         let mut queue = Queue::new(order, outcomes.len());

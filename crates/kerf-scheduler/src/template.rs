@@ -299,13 +299,21 @@ impl KeyRows {
 
 impl Thresholds {
     fn new(lane: usize, room: &[Lanes]) -> Self {
-        let mut amounts: Vec<_> = room.iter().map(|amounts| amounts[lane]).collect();
-        amounts.sort_unstable();
-        amounts.dedup();
-        let at_least = amounts
-            .iter()
-            .map(|least| (0..room.len()).filter(|row| room[*row][lane] >= *least).collect())
-            .collect();
+        let amount = |row: &usize| room[*row][lane];
+        let mut rows: Vec<_> = (0..room.len()).collect();
+        rows.sort_unstable_by_key(amount);
+        let (mut amounts, mut at_least) = (Vec::new(), Vec::new());
+        // From the roomiest down, so that each amount adds its own rows to those above it.
+        let mut roomier = Bits::default();
+        for equal in rows.chunk_by(|a, b| amount(a) == amount(b)).rev() {
+            for row in equal {
+                roomier.insert(*row);
+            }
+            amounts.push(amount(&equal[0]));
+            at_least.push(roomier.clone());
+        }
+        amounts.reverse();
+        at_least.reverse();
         Self { amounts, at_least }
     }
 

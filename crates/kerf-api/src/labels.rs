@@ -70,6 +70,7 @@ pub struct LabelRules {
     aliases: BTreeMap<String, String>,
     value_aliases: BTreeMap<String, BTreeMap<String, String>>,
     reservation: Option<String>,
+    values: BTreeMap<String, Vec<String>>,
 }
 
 /// A label is used that Kerf sets itself.
@@ -93,7 +94,12 @@ impl Default for LabelRules {
             aliases: BTreeMap::new(),
             value_aliases: BTreeMap::new(),
             reservation: None,
+            values: BTreeMap::new(),
         }
+        .valuing(
+            CAPACITY_TYPE,
+            [CAPACITY_TYPE_ON_DEMAND, CAPACITY_TYPE_RESERVED, CAPACITY_TYPE_SPOT],
+        )
     }
 }
 
@@ -142,6 +148,14 @@ impl LabelRules {
         self
     }
 
+    /// Adds a label of which all values are known.
+    #[must_use]
+    pub fn valuing(mut self, label: &str, values: impl IntoIterator<Item: Into<String>>) -> Self {
+        let values = values.into_iter().map(Into::into).collect();
+        self.values.insert(label.to_owned(), values);
+        self
+    }
+
     /// Adds the names that the volume drivers of the large clouds have for the zone, for whoever does not know which cloud
     /// the objects come from.
     #[must_use]
@@ -162,6 +176,11 @@ impl LabelRules {
     /// The label that names a capacity reservation, for providers that have them.
     pub fn reservation(&self) -> Option<&str> {
         self.reservation.as_deref()
+    }
+
+    /// All values that a label can have, for the labels where they are known.
+    pub fn known_values(&self, label: &str) -> Option<&[String]> {
+        self.values.get(label).map(Vec::as_slice)
     }
 
     pub fn well_known_resources(&self) -> &BTreeSet<String> {
@@ -214,15 +233,6 @@ pub fn normalize(label: &str) -> &str {
 /// The label under which NodeClaims and Nodes carry the name of their NodeClass.
 pub fn node_class(group: &str, kind: &str) -> String {
     format!("{group}/{}", kind.to_lowercase())
-}
-
-/// All values that a label can have, for the labels where they are known.
-pub fn known_values(label: &str) -> Option<&'static [&'static str]> {
-    (label == CAPACITY_TYPE).then_some(&[
-        CAPACITY_TYPE_ON_DEMAND,
-        CAPACITY_TYPE_RESERVED,
-        CAPACITY_TYPE_SPOT,
-    ])
 }
 
 #[cfg(test)]

@@ -171,9 +171,9 @@ pub fn validate_requirement(
     }
     problems.extend(rules.check(key).err().map(RequirementProblem::Restricted));
     if operator == Some(Operator::In)
-        && let Some(known) = labels::known_values(key)
+        && let Some(known) = rules.known_values(key)
     {
-        let valid = values.iter().filter(|value| known.contains(&value.as_str())).count();
+        let valid = values.iter().filter(|value| known.contains(value)).count();
         let (key, values, known) = (key.to_owned(), values.join(" "), known.join(" "));
         if valid == 0 {
             problems.push(RequirementProblem::NoKnownValue { key, values, known });

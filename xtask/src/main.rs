@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask --help`.
 
 mod attack;
+mod aws;
 mod bench;
 mod cargo;
 mod control_plane;
@@ -31,6 +32,9 @@ enum Command {
     /// Do to the operator what goes wrong in production, and count what it must never do
     #[command(subcommand)]
     Attack(attack::Command),
+    /// What Kerf knows of AWS
+    #[command(subcommand)]
+    Aws(aws::Command),
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
@@ -49,6 +53,7 @@ async fn main() -> ExitCode {
         Command::Test(testing) => return test::run(&testing),
         Command::Try => try_out::run().await,
         Command::Attack(command) => attack::run(command).await,
+        Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),
         Command::Generate { check } => generate::run(check),
     };

@@ -1,1 +1,3 @@
 //! What is decided about AWS, without a client and without a clock.
+
+pub mod catalogue;

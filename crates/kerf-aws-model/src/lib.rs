@@ -1,3 +1,5 @@
 //! What is decided about AWS, without a client and without a clock.
 
 pub mod catalogue;
+pub mod errors;
+pub mod messages;

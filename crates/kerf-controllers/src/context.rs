@@ -52,7 +52,7 @@ impl Context {
     }
 
     pub(crate) fn known_labels(&self) -> KnownLabels {
-        kerf_cluster::view::known_labels(self.provider.label_rules())
+        kerf_cluster::view::known_labels(&self.provider.facts().label_rules)
     }
 
     /// The NodeClass that a pool or a claim refers to.

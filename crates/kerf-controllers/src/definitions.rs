@@ -23,7 +23,7 @@ const SAY_AGAIN: Duration = Duration::from_mins(5);
 
 /// What the operator works on; nothing works without it.
 pub fn required(provider: &dyn CloudProvider) -> Vec<Crd> {
-    let of_provider = provider.node_classes().iter().map(|class| Crd {
+    let of_provider = provider.facts().node_classes.iter().map(|class| Crd {
         group: class.group.clone(),
         version: class.version.clone(),
         plural: class.plural.clone(),

@@ -46,7 +46,7 @@ impl ControllerContext for Context {
         changed: DynamicObject,
     ) -> Result<(), BoxError> {
         let (group, kind) = (&class.reference.group, &class.reference.kind);
-        let mut kinds = self.provider.node_classes().iter();
+        let mut kinds = self.provider.facts().node_classes.iter();
         let known = kinds.find(|known| (&known.group, &known.kind) == (group, kind));
         let known = known.ok_or_else(|| format!("{kind} is no NodeClass of this provider"))?;
         let gvk = GroupVersionKind::gvk(group, &known.version, kind);

@@ -112,7 +112,8 @@ pub async fn run(
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
     let (mut controllers, unsettled) = controllers(&operator, &metrics);
-    let class_labels = operator.provider.node_classes().iter().map(NodeClassKind::label).collect();
+    let class_labels =
+        operator.provider.facts().node_classes.iter().map(NodeClassKind::label).collect();
     let transitions = Transitions::register(
         &operator.metrics,
         operator.clock.clone(),
@@ -123,7 +124,7 @@ pub async fn run(
         let transitions = transitions.clone();
         controllers.on_change(move |change, _| transitions.notice(change));
     }
-    let classes = operator.provider.node_classes().iter();
+    let classes = operator.provider.facts().node_classes.iter();
     let ownership = Ownership::of_kinds(classes.map(|one| (&*one.group, &*one.kind)));
     let context = Arc::new(Context {
         definitions: Definitions::new(operator.client.clone(), &*operator.provider),
@@ -199,7 +200,8 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     controllers.add(ClaimConditions::default());
     controllers.add(Expiration);
     controllers.add(Consistency);
-    if operator.settings.gates.node_repair && !operator.provider.repair_policies().is_empty() {
+    if operator.settings.gates.node_repair && !operator.provider.facts().repair_policies.is_empty()
+    {
         controllers.add(Repair);
     }
     if operator.settings.gates.static_capacity {
@@ -371,7 +373,7 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
         watch_kind::<ReplicaSet>(parts, context, following, "watch of ReplicaSets");
         watch_kind::<StatefulSet>(parts, context, following, "watch of StatefulSets");
     }
-    for class in context.provider.node_classes() {
+    for class in &context.provider.facts().node_classes {
         let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
         let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &resource);

@@ -204,7 +204,7 @@ pub(crate) fn prepare<'a>(
     let known = context.known_labels();
     let permit =
         context.permits(&pool, 1).pop().ok_or_else(|| Error::NodeLimit { pool: name() })?;
-    let rules = context.provider.label_rules();
+    let rules = &context.provider.facts().label_rules;
     let claim = claims::build(permit.name(), &pool, planned, &known, rules);
     Ok((permit, claim))
 }

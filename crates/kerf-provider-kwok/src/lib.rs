@@ -28,7 +28,7 @@ use kerf_api::{
 };
 use kerf_model::{InstanceType, KnownLabels};
 use kerf_provider::{
-    CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind, ProviderError,
+    CloudProvider, ControllerContext, InstanceTypes, Launched, ProviderError, ProviderFacts,
     RepairPolicy,
 };
 use kube::{
@@ -69,8 +69,7 @@ pub struct KwokProvider {
     client: Client,
     catalogue: RwLock<InstanceTypes>,
     changes: watch::Sender<u64>,
-    node_classes: [NodeClassKind; 1],
-    rules: LabelRules,
+    facts: ProviderFacts,
     known_labels: KnownLabels,
     launches: Launches,
 }
@@ -81,12 +80,17 @@ impl KwokProvider {
         let rules = label_rules(&instance_types);
         Self {
             known_labels: KnownLabels::from(&rules),
-            rules,
+            facts: ProviderFacts {
+                name: "kwok",
+                node_classes: vec![node_class::kind()],
+                label_rules: rules,
+                repair_policies: REPAIR_POLICIES.to_vec(),
+                nodes_register_with_taints: true,
+            },
             launches: Launches::default(),
             client,
             catalogue: RwLock::new(instance_types.into_iter().map(Arc::new).collect()),
             changes: watch::Sender::new(0),
-            node_classes: [node_class::kind()],
         }
     }
 
@@ -206,24 +210,8 @@ impl KwokProvider {
 
 #[async_trait]
 impl CloudProvider for KwokProvider {
-    fn name(&self) -> &'static str {
-        "kwok"
-    }
-
-    fn node_classes(&self) -> &[NodeClassKind] {
-        &self.node_classes
-    }
-
-    fn label_rules(&self) -> &LabelRules {
-        &self.rules
-    }
-
-    fn repair_policies(&self) -> &[RepairPolicy] {
-        &REPAIR_POLICIES
-    }
-
-    fn nodes_register_with_taints(&self) -> bool {
-        true
+    fn facts(&self) -> &ProviderFacts {
+        &self.facts
     }
 
     /// Without a registration delay the Node exists when this returns, and what keeps it from

@@ -23,23 +23,8 @@ pub type InstanceTypes = Arc<[Arc<InstanceType>]>;
 /// NodeClasses come from the operator's index: each kind is watched once, and no provider has to ask for them.
 #[async_trait]
 pub trait CloudProvider: Debug + Send + Sync {
-    /// The provider's name, as it stands in metrics.
-    fn name(&self) -> &'static str;
-
-    /// The kinds of NodeClass that this provider understands; the first is the default. Pools and
-    /// claims that refer to other kinds belong to somebody else and are left alone.
-    fn node_classes(&self) -> &[NodeClassKind];
-
-    /// The rules for labels with this provider's own in them: the labels and domains it knows, the label that names a
-    /// reservation, other names of labels and of values.
-    fn label_rules(&self) -> &LabelRules;
-
-    /// Which conditions of a node call for its replacement, and after what time.
-    fn repair_policies(&self) -> &[RepairPolicy];
-
-    /// Whether nodes come with the taints and start-up taints of their claim, as kubelets can be told to. Start-up taints that
-    /// are missing at registration were then removed, and are not put back.
-    fn nodes_register_with_taints(&self) -> bool;
+    /// What never changes about it.
+    fn facts(&self) -> &ProviderFacts;
 
     /// Launches one instance that meets the claim's requirements and has room for its requests.
     async fn create(&self, claim: &NodeClaim, class: &NodeClass)
@@ -103,6 +88,24 @@ pub trait CloudProvider: Debug + Send + Sync {
 
     /// Adds the provider's own controllers. They run while this process leads.
     fn controllers(self: Arc<Self>, _registry: &mut Registry) {}
+}
+
+/// What is true of a provider whatever happens in its cloud.
+#[derive(Clone, Debug)]
+pub struct ProviderFacts {
+    /// As it stands in metrics.
+    pub name: &'static str,
+    /// The kinds of NodeClass that this provider understands; the first is the default. Pools and claims that refer to other
+    /// kinds belong to somebody else and are left alone.
+    pub node_classes: Vec<NodeClassKind>,
+    /// The rules for labels with this provider's own in them: the labels and domains it knows, the label that names a
+    /// reservation, other names of labels and of values.
+    pub label_rules: LabelRules,
+    /// Which conditions of a node call for its replacement, and after what time.
+    pub repair_policies: Vec<RepairPolicy>,
+    /// Whether nodes come with the taints and start-up taints of their claim, as kubelets can be told to. Start-up taints that
+    /// are missing at registration were then removed, and are not put back.
+    pub nodes_register_with_taints: bool,
 }
 
 /// An instance as the provider describes it.

@@ -13,7 +13,8 @@ mod error;
 mod provider;
 
 pub use contract::{
-    CloudProvider, InstanceTypes, Launched, NodeClassKind, Registration, RepairPolicy,
+    CloudProvider, InstanceTypes, Launched, NodeClassKind, ProviderFacts, Registration,
+    RepairPolicy,
 };
 pub use controllers::{BoxError, ControllerContext, Reconciler, Registry, Task};
 pub use error::{ProviderError, UnavailableOffering};

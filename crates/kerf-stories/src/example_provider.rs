@@ -11,15 +11,12 @@ use k8s_openapi::{
     api::core::v1::Node,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kerf_api::{
-    NodeClaim, NodeClass, NodeClassReference, NodeExt, NodePool, ObjectExt,
-    labels::{self, LabelRules},
-};
+use kerf_api::{NodeClaim, NodeClass, NodeClassReference, NodeExt, NodePool, ObjectExt, labels};
 use kerf_cluster::{Change, Cluster};
 use kerf_model::{InstanceType, Offering, Requirement, Requirements};
 use kerf_provider::{
     BoxError, CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind,
-    ProviderError, Reconciler, Registration, Registry, RepairPolicy,
+    ProviderError, ProviderFacts, Reconciler, Registration, Registry,
 };
 use kerf_provider_kwok::{self as kwok, KwokNodeClass, KwokNodeClassSpec, KwokProvider};
 use kerf_runtime::{Outcome, Queue, Workers};
@@ -58,13 +55,14 @@ const ASK_FOR_PARTITION_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct ExampleProvider {
     kwok: Arc<KwokProvider>,
-    node_classes: [NodeClassKind; 1],
-    rules: LabelRules,
+    facts: ProviderFacts,
 }
 
 pub fn connect(kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
-    let rules = kwok.label_rules().clone();
-    let rules = rules
+    let mut facts = kwok.facts().clone();
+    facts.name = "example";
+    facts.label_rules = facts
+        .label_rules
         .restricting(GROUP)
         .knowing([PLACEMENT_GROUP, PARTITION])
         .knowing_resources(["cloud.example/fpga"])
@@ -72,13 +70,13 @@ pub fn connect(kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
         .calling(DRIVER_ZONE, labels::ZONE)
         .calling_value(labels::ZONE, DRIVER_LAST_ZONE, LAST_ZONE);
     let kind = |text: &str| text.to_owned();
-    let class = NodeClassKind {
+    facts.node_classes = vec![NodeClassKind {
         group: kind(GROUP),
         version: kind(VERSION),
         kind: kind(KIND),
         plural: kind(PLURAL),
-    };
-    Arc::new(ExampleProvider { kwok, node_classes: [class], rules })
+    }];
+    Arc::new(ExampleProvider { kwok, facts })
 }
 
 /// KWOK's, of which one type has a reservation.
@@ -145,24 +143,8 @@ fn of_kwok(class: &NodeClass) -> Result<NodeClass, ProviderError> {
 
 #[async_trait]
 impl CloudProvider for ExampleProvider {
-    fn name(&self) -> &'static str {
-        "example"
-    }
-
-    fn node_classes(&self) -> &[NodeClassKind] {
-        &self.node_classes
-    }
-
-    fn label_rules(&self) -> &LabelRules {
-        &self.rules
-    }
-
-    fn repair_policies(&self) -> &[RepairPolicy] {
-        self.kwok.repair_policies()
-    }
-
-    fn nodes_register_with_taints(&self) -> bool {
-        self.kwok.nodes_register_with_taints()
+    fn facts(&self) -> &ProviderFacts {
+        &self.facts
     }
 
     async fn create(

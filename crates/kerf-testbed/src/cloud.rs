@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClass, NodePool, NodeSelectorRequirement, Operator, labels};
 use kerf_model::{InstanceType, KnownLabels, Offering, Price};
 use kerf_provider::{
-    CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind, ProviderError,
-    Registration, Registry, RepairPolicy, UnavailableOffering,
+    CloudProvider, ControllerContext, InstanceTypes, Launched, ProviderError, ProviderFacts,
+    Registration, Registry, UnavailableOffering,
 };
 use kerf_provider_kwok::{Choice, choose};
 use kube::ResourceExt;
@@ -27,7 +27,7 @@ pub const CSI_ZONE: &str = "topology.csi.example.com/zone";
 #[derive(Debug)]
 pub struct FaultyCloud {
     cloud: Arc<dyn CloudProvider>,
-    rules: labels::LabelRules,
+    facts: ProviderFacts,
     faults: CloudFaults,
     /// What was last offered to each pool: equal offers are the same allocation, because schedulers recognise a
     /// catalogue by that.
@@ -43,8 +43,9 @@ struct Offer {
 
 impl FaultyCloud {
     pub fn new(cloud: Arc<dyn CloudProvider>, faults: CloudFaults) -> Self {
-        let rules = cloud.label_rules().clone().calling(CSI_ZONE, labels::ZONE);
-        Self { cloud, rules, faults, offers: Mutex::default() }
+        let mut facts = cloud.facts().clone();
+        facts.label_rules = facts.label_rules.calling(CSI_ZONE, labels::ZONE);
+        Self { cloud, facts, faults, offers: Mutex::default() }
     }
 
     /// The claim, narrowed to the best that the cloud still has. Comes upon what it has not on the way.
@@ -138,7 +139,7 @@ impl FaultyCloud {
     }
 
     fn known_labels(&self) -> KnownLabels {
-        KnownLabels::from(&self.rules)
+        KnownLabels::from(&self.facts.label_rules)
     }
 
     fn readable(&self) -> Result<(), ProviderError> {
@@ -151,24 +152,8 @@ impl FaultyCloud {
 
 #[async_trait]
 impl CloudProvider for FaultyCloud {
-    fn name(&self) -> &'static str {
-        self.cloud.name()
-    }
-
-    fn node_classes(&self) -> &[NodeClassKind] {
-        self.cloud.node_classes()
-    }
-
-    fn label_rules(&self) -> &labels::LabelRules {
-        &self.rules
-    }
-
-    fn repair_policies(&self) -> &[RepairPolicy] {
-        self.cloud.repair_policies()
-    }
-
-    fn nodes_register_with_taints(&self) -> bool {
-        self.cloud.nodes_register_with_taints()
+    fn facts(&self) -> &ProviderFacts {
+        &self.facts
     }
 
     async fn create(

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodeClass, NodePool, labels::LabelRules};
+use kerf_api::{NodeClaim, NodeClass, NodePool};
 use kerf_provider::{
-    CloudProvider, ControllerContext, InstanceTypes, Launched, NodeClassKind, ProviderError,
-    Registration, Registry, RepairPolicy,
+    CloudProvider, ControllerContext, InstanceTypes, Launched, ProviderError, ProviderFacts,
+    Registration, Registry,
 };
 use kerf_runtime::{Fence, Metrics, current_controller};
 use prometheus_client::{
@@ -55,7 +55,7 @@ impl GuardedProvider {
         method: &'static str,
         call: impl Future<Output = Result<T, ProviderError>>,
     ) -> Result<T, ProviderError> {
-        let (controller, provider) = (current_controller(), self.inner.name());
+        let (controller, provider) = (current_controller(), self.inner.facts().name);
         let begin = Instant::now();
         let result = call.await;
         let called = Called { controller, method, provider };
@@ -84,24 +84,8 @@ fn kind(error: &ProviderError) -> &'static str {
 
 #[async_trait]
 impl CloudProvider for GuardedProvider {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn node_classes(&self) -> &[NodeClassKind] {
-        self.inner.node_classes()
-    }
-
-    fn label_rules(&self) -> &LabelRules {
-        self.inner.label_rules()
-    }
-
-    fn repair_policies(&self) -> &[RepairPolicy] {
-        self.inner.repair_policies()
-    }
-
-    fn nodes_register_with_taints(&self) -> bool {
-        self.inner.nodes_register_with_taints()
+    fn facts(&self) -> &ProviderFacts {
+        self.inner.facts()
     }
 
     async fn create(

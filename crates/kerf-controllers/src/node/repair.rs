@@ -38,7 +38,7 @@ impl Reconciler for Repair {
     }
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
-        let policies = context.provider.repair_policies();
+        let policies = &context.provider.facts().repair_policies;
         let (node, claim, crowd) = {
             let cluster = context.index.read();
             let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };

@@ -219,7 +219,7 @@ fn deadline(claim: &NodeClaim) -> Result<Option<Timestamp>> {
 }
 
 fn is_managed(context: &Context, node: &Node) -> bool {
-    let classes = context.provider.node_classes();
+    let classes = &context.provider.facts().node_classes;
     classes.iter().any(|class| node.labels().contains_key(&class.label()))
 }
 

@@ -91,7 +91,7 @@ fn count(cluster: &Cluster, pool: &mut NodePool) -> Result<()> {
 }
 
 fn set_validation(context: &Context, pool: &mut NodePool) {
-    let verdict = validate_node_pool(pool, context.provider.label_rules());
+    let verdict = validate_node_pool(pool, &context.provider.facts().label_rules);
     let mut conditions = pool.condition_set(context.now());
     match verdict {
         Ok(()) => conditions.set_true(VALIDATION_SUCCEEDED),

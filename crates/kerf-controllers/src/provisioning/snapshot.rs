@@ -74,7 +74,7 @@ pub async fn snapshot_inputs(
         let known = known.map(|types| types.to_vec()).map_err(|error| error.to_string());
         instance_types.insert(pool.name_any(), known);
     }
-    let (label_rules, churn) = (provider.label_rules().clone(), settings.churn);
+    let (label_rules, churn) = (provider.facts().label_rules.clone(), settings.churn);
     Inputs { now, label_rules, instance_types, churn, ..Inputs::default() }
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn register(context: &Context, claim: &mut NodeClaim) -> Result
         let reason = "UnregisteredTaintMissing";
         context.recorder.record(Notice::about(claim, Severity::Warning, reason, message.into()));
     }
-    let startup = StartupTaints::of(&node, context.provider.nodes_register_with_taints());
+    let startup = StartupTaints::of(&node, context.provider.facts().nodes_register_with_taints);
     let changed = registered(&node, claim, startup);
     let what = || format!("registering Node {}", node.name_any());
     context.write(&*node, changed, Lock::Optimistic, what).await?;

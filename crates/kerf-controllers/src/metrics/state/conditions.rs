@@ -78,7 +78,7 @@ fn of_kind<K: Observed>(
     tells: Tells,
     now: Timestamp,
 ) -> impl Iterator<Item = (Labels, f64)> + use<K> {
-    let classes = context.provider.node_classes();
+    let classes = &context.provider.facts().node_classes;
     let class_labels: Vec<String> = classes.iter().map(NodeClassKind::label).collect();
     of_objects(objects, move |object| K::labels_of(object, &class_labels), tells, now)
 }

@@ -1,8 +1,13 @@
 //! `cargo xtask generate`
 
+mod aws;
+mod aws_shapes;
+
 use anyhow::{Result, ensure};
 
 use crate::cargo::cargo;
+
+pub(crate) use aws::{Outcome, run as aws};
 
 /// The crate that knows the custom resources has a test which compares what it generates with what
 /// the chart ships, and which can write instead.
@@ -13,5 +18,12 @@ pub(crate) fn run(check: bool) -> Result<()> {
         command.env("KERF_WRITE_CRDS", "1");
     }
     ensure!(command.status()?.success(), "generated files are stale, or cannot be written");
-    Ok(())
+    match aws(check)? {
+        Outcome::Done => Ok(()),
+        Outcome::Skipped { reason } => {
+            eprintln!("!!! SKIPPED: the types of AWS in crates/kerf-aws-wire. {reason}");
+            ensure!(!check || !crate::ci(), "CI=true: what is skipped counts as a failure");
+            Ok(())
+        }
+    }
 }

@@ -3,9 +3,11 @@
 mod attack;
 mod aws;
 mod bench;
+mod cache;
 mod cargo;
 mod control_plane;
 mod generate;
+mod python;
 mod test;
 mod try_out;
 
@@ -38,7 +40,7 @@ enum Command {
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Write the generated files anew: the custom resource definitions of the chart
+    /// Write the generated files anew: the custom resource definitions of the chart, the types of AWS
     Generate {
         /// Only say whether they are stale
         #[arg(long)]
@@ -64,4 +66,9 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether this is the machine that must not skip anything.
+fn ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
 }

@@ -3,7 +3,6 @@
 mod brake;
 mod slow;
 
-use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::AddAssign;
@@ -15,6 +14,7 @@ use kerf_control_plane::BinariesError;
 
 use crate::cargo::{cargo, workspace};
 use crate::control_plane;
+use crate::generate;
 
 pub(crate) use slow::Testing;
 
@@ -33,12 +33,13 @@ pub(crate) fn run(testing: &Testing) -> ExitCode {
         let features = ["--workspace", "--all-targets", "--no-default-features"];
         check(&[&["clippy"], &features[..], &["--", "-D", "warnings"]].concat())
     });
+    total += step("types of AWS", aws_types);
     total += step("unit tests", || tests(&["--workspace", "--exclude", "kerf-e2e"], &[]));
     total += step("control plane tests", control_plane_tests);
 
     let minutes = started.elapsed().as_secs_f64() / 60.0;
     eprintln!("\n==> all in {minutes:.1} min");
-    let skip_fails = env::var("CI").is_ok_and(|ci| ci == "true") && total.skipped > 0;
+    let skip_fails = crate::ci() && total.skipped > 0;
     if skip_fails {
         eprintln!("CI=true: what is skipped counts as a failure of this run");
     }
@@ -79,6 +80,18 @@ fn check(arguments: &[&str]) -> Tally {
         Ok(status) if status.success() => Tally { passed: 1, ..Tally::default() },
         Ok(_) => Tally { failed: 1, ..Tally::default() },
         Err(error) => broken(&error.to_string()),
+    }
+}
+
+/// Whether the generated types are what the models and the list make.
+fn aws_types() -> Tally {
+    match generate::aws(true) {
+        Ok(generate::Outcome::Done) => Tally { passed: 1, ..Tally::default() },
+        Ok(generate::Outcome::Skipped { reason }) => {
+            eprintln!("!!! SKIPPED: whether the types of AWS are current. {reason}");
+            Tally { skipped: 1, ..Tally::default() }
+        }
+        Err(error) => broken(&format!("{error:#}")),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The two programs that solve a problem, each in a process of its own: so that peak memory is theirs alone.
 
-use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::Preferences;
+use crate::cache::cache;
 use crate::cargo::{cargo, workspace};
 
 /// A program that prints one [`Run`] or [`Pass`] per line.
@@ -82,7 +82,7 @@ impl Side {
     /// Without Go, or without a registry to get the module from, there is nothing to compare with.
     pub(crate) fn upstream() -> Result<Self> {
         eprintln!("building upstream's side (some minutes the first time)");
-        let cache = cache();
+        let cache = cache().join("bench");
         fs::create_dir_all(&cache)
             .with_context(|| format!("making {} for upstream's side", cache.display()))?;
         let program = cache.join("upstream");
@@ -165,12 +165,4 @@ fn collect<T: DeserializeOwned>(
         }
     }
     Ok(runs)
-}
-
-fn cache() -> PathBuf {
-    let cache = match env::var_os("KERF_CACHE") {
-        Some(cache) if !cache.is_empty() => PathBuf::from(cache),
-        _ => env::home_dir().unwrap_or_else(env::temp_dir).join(".cache").join("kerf"),
-    };
-    std::path::absolute(&cache).unwrap_or(cache).join("bench")
 }

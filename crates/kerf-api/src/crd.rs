@@ -33,15 +33,19 @@ pub struct Additions<'a> {
     pub domain: &'a str,
     /// The labels of that domain that requirements may use; no others of it may be used.
     pub labels_in_requirements: &'a [&'a str],
+    /// Whether the same holds for the labels of a NodePool's template.
+    pub restricts_template_labels: bool,
 }
 
-/// The CRDs as they are shipped for a provider: the core's, with the provider's labels reserved, and its own.
-pub fn crds(additions: &Additions<'_>) -> Vec<CustomResourceDefinition> {
+/// The CRDs as they are shipped for these providers: the core's, with the providers' labels reserved, and their own.
+pub fn crds(providers: &[Additions<'_>]) -> Vec<CustomResourceDefinition> {
     let mut crds = crds_without_provider();
-    for crd in &mut crds {
-        reserve_labels(crd, additions);
+    for additions in providers {
+        for crd in &mut crds {
+            reserve_labels(crd, additions);
+        }
     }
-    crds.extend(additions.node_classes.iter().cloned());
+    crds.extend(providers.iter().flat_map(|additions| additions.node_classes.iter().cloned()));
     crds
 }
 
@@ -68,30 +72,41 @@ pub fn crds_yaml(crds: Vec<CustomResourceDefinition>) -> Result<String, WriteCrd
     Ok(documents.join("---\n"))
 }
 
-/// Requirements may use the labels that the provider knows and no others of its domain. Labels of a NodePool's template are
-/// not restricted in this way, as in Karpenter's chart.
+/// Requirements may use the labels that the provider knows and no others of its domain. Whether that holds for the labels of
+/// templates differs between the charts of Karpenter's providers.
 fn reserve_labels(crd: &mut CustomResourceDefinition, additions: &Additions<'_>) {
-    let path: &[&str] = match crd.spec.names.kind.as_str() {
-        "NodePool" => &["spec", "template", "spec", "requirements"],
-        _ => &["spec", "requirements"],
+    let rule = |key: &str| {
+        schema::outside_of_domain(key, additions.domain, additions.labels_in_requirements)
     };
-    let rule =
-        schema::outside_of_domain("self", additions.domain, additions.labels_in_requirements);
-    let requirements = root(crd).and_then(|root| at(root, path));
+    let is_pool = crd.spec.names.kind == "NodePool";
+    let Some(root) = root(crd) else { return };
+    let requirements: &[&str] = if is_pool {
+        &["spec", "template", "spec", "requirements"]
+    } else {
+        &["spec", "requirements"]
+    };
     if let Some(Some(JSONSchemaPropsOrArray::Schema(item))) =
-        requirements.map(|list| &mut list.items)
+        at(root, requirements).map(|list| &mut list.items)
         && let Some(key) = at(item, &["key"])
     {
-        key.x_kubernetes_validations.get_or_insert_default().push(validation_rule(rule));
+        add_rule(key, rule("self"));
+    }
+    if is_pool
+        && additions.restricts_template_labels
+        && let Some(labels) = at(root, &["spec", "template", "metadata", "labels"])
+    {
+        add_rule(labels, schema::every_key(rule("key")));
     }
 }
 
-fn validation_rule(rule: Rule) -> ValidationRule {
+/// Adds a CEL rule.
+pub fn add_rule(schema: &mut JSONSchemaProps, rule: Rule) {
     let message = match rule.message {
         Some(Message::Message(message)) => Some(message),
         _ => None,
     };
-    ValidationRule { rule: rule.rule, message, ..Default::default() }
+    let rule = ValidationRule { rule: rule.rule, message, ..Default::default() };
+    schema.x_kubernetes_validations.get_or_insert_default().push(rule);
 }
 
 /// Mends what the derived schema says differently from what is meant.
@@ -100,6 +115,7 @@ pub fn mended(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
         schema.title = None;
         // An Option is a field that may be left out; derived schemas also let it be null.
         schema.nullable = None;
+        schema.enum_.iter_mut().for_each(|values| values.retain(|value| !value.0.is_null()));
         // Lines of a doc comment end where the source file wants it; `kubectl explain` wraps by
         // itself.
         if let Some(description) = &mut schema.description {

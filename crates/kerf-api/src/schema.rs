@@ -10,7 +10,7 @@ use crate::{
     requirement::NodeSelectorRequirement,
 };
 
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+pub const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
@@ -153,7 +153,6 @@ pub(crate) fn min_values(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn template_labels(_: &mut SchemaGenerator) -> Schema {
-    let every_key = |rule: Rule| Rule { rule: format!("self.all(key, {})", rule.rule), ..rule };
     json_schema!({
         "type": "object",
         "x-kubernetes-map-type": "atomic",
@@ -165,6 +164,11 @@ pub(crate) fn template_labels(_: &mut SchemaGenerator) -> Schema {
             every_key(is_not("key", "kubernetes.io/hostname")),
         ],
     })
+}
+
+/// A rule about the variable `key`, for all keys of a map.
+pub(crate) fn every_key(rule: Rule) -> Rule {
+    Rule { rule: format!("self.all(key, {})", rule.rule), ..rule }
 }
 
 pub(crate) fn template_annotations(_: &mut SchemaGenerator) -> Schema {

@@ -4,12 +4,15 @@
 #![allow(clippy::duplicated_attributes, reason = "printer columns may have the same type")]
 
 pub mod annotations;
+mod crd;
 pub mod labels;
 mod node_class;
 pub mod resources;
+mod rules;
 mod schema;
 pub mod tags;
 
+pub use crd::additions;
 pub use node_class::{
     Ec2NodeClass, Ec2NodeClassSpec,
     ami_family::{Alias, AliasVersion, AmiFamily, ParseAliasError},

@@ -23,7 +23,7 @@ use crate::{
     Alias, AmiFamily, AmiSelectorTerm, BlockDeviceMapping, CapacityReservationSelectorTerm,
     ConnectionTracking, CpuOptions, Ec2NodeClassStatus, InstanceStorePolicy, KIND,
     KubeletConfiguration, MetadataOptions, NetworkInterface, PlacementGroupSelector,
-    SecurityGroupSelectorTerm, SubnetSelectorTerm,
+    SecurityGroupSelectorTerm, SubnetSelectorTerm, schema,
 };
 
 /// What the instances of a class are launched with.
@@ -55,13 +55,16 @@ use crate::{
 #[serde(rename_all = "camelCase", default)]
 pub struct Ec2NodeClassSpec {
     /// Subnets that instances may be in: those that one of the terms selects.
+    #[schemars(length(max = 30), transform = schema::without_default)]
     pub subnet_selector_terms: Vec<SubnetSelectorTerm>,
 
     /// Security groups of the instances: those that one of the terms selects.
+    #[schemars(length(max = 30), transform = schema::without_default)]
     pub security_group_selector_terms: Vec<SecurityGroupSelectorTerm>,
 
     /// Capacity reservations that instances may be launched into: those that one of the terms selects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 30))]
     pub capacity_reservation_selector_terms: Vec<CapacityReservationSelectorTerm>,
 
     /// Placement group that instances are launched into.
@@ -78,6 +81,7 @@ pub struct Ec2NodeClassSpec {
     pub ip_prefix_count: Option<i32>,
 
     /// Images of the instances: those that one of the terms selects.
+    #[schemars(length(min = 1, max = 30), transform = schema::without_default)]
     pub ami_selector_terms: Vec<AmiSelectorTerm>,
 
     /// Which kind of image it is. It decides on the form of the user data and on the block devices if there are none in
@@ -108,6 +112,7 @@ pub struct Ec2NodeClassSpec {
 
     /// Block devices of the instances; those that suit the image family if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 50))]
     pub block_device_mappings: Option<Vec<BlockDeviceMapping>>,
 
     /// What is done with the disks that an instance has of its own.
@@ -116,6 +121,7 @@ pub struct Ec2NodeClassSpec {
 
     /// Network interfaces that instances are launched with.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 150))]
     pub network_interfaces: Option<Vec<NetworkInterface>>,
 
     /// Whether CloudWatch gets measurements every minute.
@@ -124,6 +130,12 @@ pub struct Ec2NodeClassSpec {
 
     /// Who can reach the instance metadata service.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = {
+        "httpEndpoint": "enabled",
+        "httpProtocolIPv6": "disabled",
+        "httpPutResponseHopLimit": 1,
+        "httpTokens": "required",
+    }))]
     pub metadata_options: Option<MetadataOptions>,
 
     /// After what time idle connections are forgotten.

@@ -11,6 +11,10 @@ mod case;
 mod cases;
 #[path = "api_rules/constraints.rs"]
 mod constraints;
+#[path = "api_rules/ec2_node_class.rs"]
+mod ec2_node_class;
+#[path = "api_rules/ec2_node_class_parts.rs"]
+mod ec2_node_class_parts;
 
 use std::collections::BTreeSet;
 
@@ -26,7 +30,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use case::{Case, Kind, base};
+use case::{Case, Kind, base, crds};
 use cases::cases;
 use constraints::{Constraint, constraints};
 
@@ -81,6 +85,18 @@ async fn what_is_left_out_gets_its_default() {
     let class = Kind::KwokNodeClass.object("default", &json!({}));
     let created = server.create(Kind::KwokNodeClass, &class).await;
     assert_eq!(created.pointer("/status/conditions/0/status"), Some(&json!("True")));
+    let all = json!({
+        "httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpPutResponseHopLimit": 1, "httpTokens": "required",
+    });
+    for (name, options) in [("unset", Value::Null), ("empty", json!({}))] {
+        let mut class = base(Kind::Ec2NodeClass);
+        class["spec"]["metadataOptions"] = options;
+        let class = Kind::Ec2NodeClass.object(&format!("default-{name}"), &class);
+        let created = server.create(Kind::Ec2NodeClass, &class).await;
+        assert_eq!(created["spec"]["metadataOptions"], all, "{name}");
+    }
+    let without_spec = Kind::Ec2NodeClass.object("without-spec", &json!({}));
+    assert_eq!(server.create(Kind::Ec2NodeClass, &without_spec).await.get("spec"), None);
 }
 
 #[tokio::test]
@@ -174,10 +190,16 @@ async fn kubectl_shows_the_columns() {
     .await;
     check("get kwoknc shown", &["NAME", "AGE"], &["shown", "age"]).await;
     check("get kwokncs shown", &["NAME", "AGE"], &["shown", "age"]).await;
+    check("get ec2nc shown", &["NAME", "READY", "AGE"], &["shown", "True", "age"]).await;
+    let wide = ["NAME", "READY", "AGE", "ROLE"];
+    check("get ec2ncs shown -o wide", &wide, &["shown", "True", "age", "a"]).await;
     let all = server.kubectl("get karpenter -o name").await.unwrap();
-    for kind in
-        ["nodepool.karpenter.sh", "nodeclaim.karpenter.sh", "kwoknodeclass.karpenter.kwok.sh"]
-    {
+    for kind in [
+        "nodepool.karpenter.sh",
+        "nodeclaim.karpenter.sh",
+        "kwoknodeclass.karpenter.kwok.sh",
+        "ec2nodeclass.karpenter.k8s.aws",
+    ] {
         assert!(all.lines().any(|line| line == format!("{kind}/shown")), "{all}");
     }
 }
@@ -223,9 +245,9 @@ impl Server {
     }
 
     async fn install(&self) {
-        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in kerf_provider_kwok::crds() {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
+        let installed: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for crd in crds() {
+            installed.create(&PostParams::default(), &crd).await.unwrap();
         }
         for kind in Kind::ALL {
             eventually("served", async || self.objects(kind).list(&ListParams::default()).await)
@@ -301,6 +323,5 @@ impl Server {
 }
 
 fn crd(kind: Kind) -> CustomResourceDefinition {
-    let mut crds = kerf_provider_kwok::crds().into_iter();
-    crds.find(|crd| crd.spec.names.kind == kind.name()).unwrap()
+    crds().into_iter().find(|crd| crd.spec.names.kind == kind.name()).unwrap()
 }

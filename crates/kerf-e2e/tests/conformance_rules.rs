@@ -8,8 +8,12 @@ mod cases;
 #[path = "api_rules/constraints.rs"]
 #[allow(dead_code, reason = "that all constraints have a case is checked with the real API server")]
 mod constraints;
+#[path = "api_rules/ec2_node_class.rs"]
+mod ec2_node_class;
+#[path = "api_rules/ec2_node_class_parts.rs"]
+mod ec2_node_class_parts;
 
-use case::{Case, Kind, base};
+use case::{Case, Kind, base, crds};
 use cases::cases;
 use kerf_testbed::Testbed;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
@@ -19,7 +23,7 @@ use serde_json::{Value, json};
 #[test]
 fn the_testbed_enforces_every_constraint() {
     Testbed::in_virtual_time(async {
-        let testbed = Testbed::builder().start().unwrap();
+        let testbed = Testbed::builder().with_crds(crds()).start().unwrap();
         let client = testbed.client();
         for kind in Kind::ALL {
             let object = parsed(&kind.object("base", &base(kind)));

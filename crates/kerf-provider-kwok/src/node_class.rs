@@ -85,7 +85,7 @@ impl Conditioned for KwokNodeClass {
 
 /// The core's CRDs with this provider's labels reserved, and its own.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    crd::crds(&additions())
+    crd::crds(&[additions()])
 }
 
 pub(crate) fn additions() -> Additions<'static> {
@@ -93,6 +93,7 @@ pub(crate) fn additions() -> Additions<'static> {
         node_classes: vec![node_class()],
         domain: labels::DOMAIN,
         labels_in_requirements: &labels::IN_REQUIREMENTS,
+        restricts_template_labels: false,
     }
 }
 

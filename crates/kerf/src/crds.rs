@@ -10,7 +10,7 @@ use kerf_provider::Provider;
 
 /// The core's CRDs and the provider's.
 pub(crate) fn print(provider: &dyn Provider) -> ExitCode {
-    let yaml = match crd::crds_yaml(crd::crds(&provider.additions())) {
+    let yaml = match crd::crds_yaml(crd::crds(&[provider.additions()])) {
         Ok(yaml) => yaml,
         Err(error) => {
             eprintln!("kerf: {error}");

@@ -78,7 +78,7 @@ pub enum ParseAliasError {
     PinnedWindows { alias: String, family: AmiFamily },
 }
 
-const FAMILIES_OF_ALIASES: [(&str, AmiFamily); 6] = [
+pub(crate) const FAMILIES_OF_ALIASES: [(&str, AmiFamily); 6] = [
     ("al2", AmiFamily::Al2),
     ("al2023", AmiFamily::Al2023),
     ("bottlerocket", AmiFamily::Bottlerocket),

@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::schema;
+
 /// A block device of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -58,7 +60,7 @@ pub struct BlockDevice {
 
     /// Size of the volume in Gi, G, Ti or T. Either this or snapshotID is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", regex(pattern = schema::VOLUME_SIZE))]
     pub volume_size: Option<VolumeSize>,
 
     /// Type of the volume.

@@ -6,6 +6,8 @@ use kerf_api::GoDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema;
+
 /// The settings of the kubelet that a class can make. They are called as in the kubelet's own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -26,18 +28,22 @@ pub struct KubeletConfiguration {
 
     /// What is kept for the operating system: cpu, memory, ephemeral-storage and pid.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::reserved")]
     pub system_reserved: Option<BTreeMap<String, String>>,
 
     /// What is kept for Kubernetes on the node: cpu, memory, ephemeral-storage and pid.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::reserved")]
     pub kube_reserved: Option<BTreeMap<String, String>>,
 
     /// Amounts by signal, such as memory.available, below which pods are evicted at once.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::thresholds")]
     pub eviction_hard: Option<BTreeMap<String, String>>,
 
     /// Amounts by signal below which pods are evicted after the grace period of the signal.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::thresholds")]
     pub eviction_soft: Option<BTreeMap<String, String>>,
 
     /// Grace periods by signal, for evictionSoft.

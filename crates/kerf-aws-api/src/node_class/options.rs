@@ -9,19 +9,22 @@ use serde::{Deserialize, Serialize};
 pub struct MetadataOptions {
     /// Whether the service can be reached at all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "enabled"))]
     pub http_endpoint: Option<Switch>,
 
     /// Whether it can be reached by IPv6.
     #[serde(rename = "httpProtocolIPv6", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "disabled"))]
     pub http_protocol_ipv6: Option<Switch>,
 
     /// How many hops its answers can go. With 1 they do not reach pods that have a network of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 1, max = 64), extend("default" = 1))]
     pub http_put_response_hop_limit: Option<i64>,
 
     /// Whether requests need a token, which is version 2 of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "required"))]
     pub http_tokens: Option<HttpTokens>,
 }
 

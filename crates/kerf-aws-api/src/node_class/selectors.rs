@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::ami_family::Alias;
+use crate::schema;
 
 /// What the tags of a thing must be; the value `*` stands for any value.
 pub type TagSelector = BTreeMap<String, String>;
@@ -18,10 +19,12 @@ pub type TagSelector = BTreeMap<String, String>;
 pub struct SubnetSelectorTerm {
     /// Tags that the subnet must have. The value * stands for any value.
     #[serde(skip_serializing_if = "TagSelector::is_empty")]
+    #[schemars(extend("maxProperties" = 20))]
     pub tags: TagSelector,
 
     /// Id of the subnet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "subnet-[0-9a-z]+"))]
     pub id: Option<String>,
 }
 
@@ -31,10 +34,12 @@ pub struct SubnetSelectorTerm {
 pub struct SecurityGroupSelectorTerm {
     /// Tags that the security group must have. The value * stands for any value.
     #[serde(skip_serializing_if = "TagSelector::is_empty")]
+    #[schemars(extend("maxProperties" = 20))]
     pub tags: TagSelector,
 
     /// Id of the security group.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "sg-[0-9a-z]+"))]
     pub id: Option<String>,
 
     /// Name of the security group, which is not the value of its tag Name.
@@ -48,14 +53,17 @@ pub struct SecurityGroupSelectorTerm {
 pub struct CapacityReservationSelectorTerm {
     /// Tags that the reservation must have. The value * stands for any value.
     #[serde(skip_serializing_if = "TagSelector::is_empty")]
+    #[schemars(extend("maxProperties" = 20))]
     pub tags: TagSelector,
 
     /// Id of the reservation.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^cr-[0-9a-z]+$"))]
     pub id: Option<String>,
 
     /// Account that owns the reservation.
     #[serde(rename = "ownerID", skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = schema::ACCOUNT_ID))]
     pub owner_id: Option<String>,
 
     /// Which launches the reservation takes: open ones take all that suit, targeted ones those that name it.
@@ -86,10 +94,12 @@ impl InstanceMatchCriteria {
 pub struct PlacementGroupSelector {
     /// Name of the placement group.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
     pub name: Option<String>,
 
     /// Id of the placement group.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^pg-[0-9a-z]+$"))]
     pub id: Option<String>,
 }
 
@@ -101,15 +111,17 @@ pub struct AmiSelectorTerm {
     /// and windows2025. The version is that of a release, such as al2023@v20240625 or bottlerocket@v1.10.0, or latest; for
     /// Windows it can only be latest. With latest, nodes are replaced whenever AWS publishes a new image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", length(max = 30))]
     pub alias: Option<Alias>,
 
     /// Tags that the image must have. The value * stands for any value.
     #[serde(skip_serializing_if = "TagSelector::is_empty")]
+    #[schemars(extend("maxProperties" = 20))]
     pub tags: TagSelector,
 
     /// Id of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "ami-[0-9a-z]+"))]
     pub id: Option<String>,
 
     /// Name of the image, which is not the value of its tag Name.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::selectors::InstanceMatchCriteria;
+use crate::schema;
 
 /// What was found in the account for a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,7 +80,7 @@ pub struct Ami {
     pub name: Option<String>,
 
     /// What the labels of an instance type must be for the image to suit it.
-    #[schemars(schema_with = "crate::schema::requirements")]
+    #[schemars(schema_with = "schema::requirements")]
     pub requirements: Vec<NodeSelectorRequirement>,
 }
 
@@ -92,10 +93,11 @@ pub struct CapacityReservation {
 
     /// When the reservation ends; never if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub end_time: Option<Time>,
 
     /// Id of the reservation.
+    #[schemars(regex(pattern = "^cr-[0-9a-z]+$"))]
     pub id: String,
 
     /// Which launches it takes.
@@ -106,6 +108,7 @@ pub struct CapacityReservation {
 
     /// Account that owns it.
     #[serde(rename = "ownerID")]
+    #[schemars(regex(pattern = schema::ACCOUNT_ID))]
     pub owner_id: String,
 
     /// Whether it is an ordinary reservation or a capacity block.
@@ -114,6 +117,7 @@ pub struct CapacityReservation {
 
     /// Whether EC2 may take the capacity back.
     #[serde(default)]
+    #[schemars(transform = schema::without_default)]
     pub interruptible: bool,
 
     /// Whether it is about to end. Only capacity blocks are ever expiring: EC2 takes their instances back before the end.

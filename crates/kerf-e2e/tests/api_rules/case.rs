@@ -2,27 +2,34 @@
 
 use std::fmt::Write;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kerf_api::crd;
+use kerf_provider::Provider;
+use kerf_provider_kwok::Kwok;
 use serde_json::{Value, json};
 
-use crate::constraints::Constraint;
+use crate::{constraints::Constraint, ec2_node_class};
 
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+pub(crate) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     NodePool,
     NodeClaim,
     KwokNodeClass,
+    Ec2NodeClass,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::NodePool, Self::NodeClaim, Self::KwokNodeClass];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::NodePool, Self::NodeClaim, Self::KwokNodeClass, Self::Ec2NodeClass];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::NodePool => "NodePool",
             Self::NodeClaim => "NodeClaim",
             Self::KwokNodeClass => "KWOKNodeClass",
+            Self::Ec2NodeClass => "EC2NodeClass",
         }
     }
 
@@ -30,6 +37,7 @@ impl Kind {
         match self {
             Self::NodePool | Self::NodeClaim => ("karpenter.sh", "v1"),
             Self::KwokNodeClass => ("karpenter.kwok.sh", "v1alpha1"),
+            Self::Ec2NodeClass => ("karpenter.k8s.aws", "v1"),
         }
     }
 
@@ -42,6 +50,11 @@ impl Kind {
         object["metadata"] = json!({ "name": name });
         object
     }
+}
+
+/// The CRDs as they are with all providers.
+pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
+    crd::crds(&[Kwok.additions(), kerf_aws_api::additions()])
 }
 
 /// Objects with every field set, so that a case has to change one only.
@@ -90,6 +103,11 @@ pub(crate) fn base(kind: Kind) -> Value {
         Kind::KwokNodeClass => {
             json!({ "spec": { "nodeRegistrationDelay": "5s" }, "status": { "conditions": conditions } })
         }
+        Kind::Ec2NodeClass => {
+            let mut class = ec2_node_class::base();
+            class["status"]["conditions"] = conditions;
+            class
+        }
     }
 }
 
@@ -120,6 +138,11 @@ impl Case {
                 "/requests",
                 "/capacity",
                 "/allocatable",
+                "/tags",
+                "/systemReserved",
+                "/kubeReserved",
+                "/evictionHard",
+                "/evictionSoft",
             ]
             .iter()
             .any(|map| path.ends_with(map))
@@ -236,6 +259,20 @@ impl Cases {
         let mut bad = good.clone();
         bad.pointer_mut(at).unwrap().as_object_mut().unwrap().remove(name);
         self.push(kind, at, &format!("required {name}"), "Required value", None, good, bad);
+    }
+
+    /// As `rule`, for any constraint.
+    pub(crate) fn changed(
+        &mut self,
+        kind: Kind,
+        at: &str,
+        keyword: &str,
+        message: &str,
+        good: &Value,
+        bad: &Value,
+    ) {
+        let with = |spec| merged(kind.object("new", &base(kind)), &json!({ "spec": spec }));
+        self.push(kind, at, keyword, message, None, with(good), with(bad));
     }
 
     /// The parts are merged into an object.

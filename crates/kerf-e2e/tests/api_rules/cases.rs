@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::case::{Case, Cases, Kind, base, merged};
+use crate::{
+    case::{Case, Cases, Kind, base, merged},
+    ec2_node_class,
+};
 
 const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -14,6 +17,7 @@ const REASON_OR_NONE: &str = "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$";
 
 const KARPENTER_DOMAIN: &str = r#"label domain "karpenter.sh" is restricted"#;
 const KWOK_DOMAIN: &str = r#"label domain "karpenter.kwok.sh" is restricted"#;
+const AWS_DOMAIN: &str = r#"label domain "karpenter.k8s.aws" is restricted"#;
 const POOL_LABEL: &str = r#"label "karpenter.sh/nodepool" is restricted"#;
 const HOSTNAME_LABEL: &str = r#"label "kubernetes.io/hostname" is restricted"#;
 
@@ -36,9 +40,10 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     claim(&mut cases);
     cases.pattern(KwokNodeClass, "/spec/nodeRegistrationDelay", DURATION, "30s", "Never");
-    for kind in Kind::ALL {
+    for kind in [NodePool, NodeClaim, KwokNodeClass] {
         condition(&mut cases, kind, "/status/conditions/0");
     }
+    ec2_node_class::all(&mut cases);
     for kind in [NodePool, NodeClaim] {
         let ready = base(kind)["status"]["conditions"][0].clone();
         let mut other = ready.clone();
@@ -89,6 +94,8 @@ fn pool(cases: &mut Cases) {
         (KARPENTER_DOMAIN, "karpenter", "karpenter.sh"),
         (POOL_LABEL, "nodepool", "karpenter.sh/nodepool"),
         (HOSTNAME_LABEL, "hostname", "kubernetes.io/hostname"),
+        (AWS_DOMAIN, "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-colour"),
+        (AWS_DOMAIN, "karpenter.k8s.aws/ec2nodeclass", "sub.karpenter.k8s.aws/instance-cpu"),
     ] {
         cases.rule(kind, labels, message, &label(good), &label(bad));
     }
@@ -314,6 +321,10 @@ fn requirements(cases: &mut Cases, kind: Kind, node: &str) {
         (KWOK_DOMAIN, "karpenter.kwok.sh/instance-family", "karpenter.kwok.sh"),
         (KWOK_DOMAIN, "karpenter.kwok.sh/instance-size", "karpenter.kwok.sh/kwoknodeclasses"),
     ];
+    for label in kerf_aws_api::labels::IN_REQUIREMENTS {
+        keys.push((AWS_DOMAIN, label, "karpenter.k8s.aws/nitro-sandbox"));
+    }
+    keys.push((AWS_DOMAIN, "topology.k8s.aws/zone-id", "notkarpenter.k8s.aws/other"));
     match kind {
         Kind::NodePool => keys.push((POOL_LABEL, "nodepool", "karpenter.sh/nodepool")),
         // A claim says which pool it belongs to.
@@ -404,7 +415,7 @@ fn claim(cases: &mut Cases) {
     }
 }
 
-fn condition(cases: &mut Cases, kind: Kind, at: &str) {
+pub(crate) fn condition(cases: &mut Cases, kind: Kind, at: &str) {
     let field = |name: &str| format!("{at}/{name}");
     let lenient = kind == Kind::NodeClaim;
     cases.required(kind, at, "type");
@@ -434,7 +445,7 @@ fn condition(cases: &mut Cases, kind: Kind, at: &str) {
     }
 }
 
-fn longest(cases: &mut Cases, kind: Kind, at: &str, length: usize) {
+pub(crate) fn longest(cases: &mut Cases, kind: Kind, at: &str, length: usize) {
     let text = |length| json!("a".repeat(length));
     let message = format!("may not be more than {length} bytes");
     cases.value(kind, at, &format!("maxLength {length}"), &message, text(length), text(length + 1));

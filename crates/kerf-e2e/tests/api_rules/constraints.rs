@@ -24,7 +24,7 @@ fn collect(schema: &Value, path: &str, found: &mut impl FnMut(&str, String)) {
         match keyword.as_str() {
             // On a list they have no effect; see the schema of `values`.
             "maxLength" | "pattern" if schema["type"] == "array" => {}
-            "pattern" | "minLength" | "maxLength" | "maxItems" | "maxProperties" => {
+            "pattern" | "minLength" | "maxLength" | "minItems" | "maxItems" | "maxProperties" => {
                 found(path, format!("{keyword} {}", plain(value)));
             }
             "minimum" | "maximum" => found(path, format!("{keyword} {}", value.as_f64().unwrap())),

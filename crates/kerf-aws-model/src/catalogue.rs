@@ -13,6 +13,7 @@ use std::sync::Arc;
 use kerf_model::Price;
 
 pub use document::{CatalogueError, Document, RegionPrices};
+pub(crate) use facts::family;
 pub use facts::{Accelerator, Architecture, Gpu, Network, Neuron, Trait, Traits, TypeFacts};
 pub use zones::RegionZones;
 
@@ -101,6 +102,14 @@ impl KnownPrices<'_> {
     pub fn on_demand(&self, instance_type: &str) -> Option<Price> {
         self.prices.on_demand.get(instance_type).copied()
     }
+}
+
+/// The built-in catalogue, read once for all tests.
+#[cfg(test)]
+pub(crate) fn shared() -> &'static Catalogue {
+    static SHARED: std::sync::LazyLock<Catalogue> =
+        std::sync::LazyLock::new(|| Catalogue::built_in().unwrap());
+    &SHARED
 }
 
 #[cfg(test)]

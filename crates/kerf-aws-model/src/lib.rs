@@ -2,4 +2,5 @@
 
 pub mod catalogue;
 pub mod errors;
+pub mod instance_types;
 pub mod messages;

@@ -4,3 +4,4 @@ pub mod catalogue;
 pub mod errors;
 pub mod instance_types;
 pub mod messages;
+pub mod user_data;

@@ -1,4 +1,4 @@
-//! What the interruption queue says: EventBridge envelopes read, written, and what each of them calls for.
+//! What the interruption queue says: envelopes of `EventBridge` read, written, and what each of them calls for.
 //!
 //! They are written too, because the fake of AWS puts them on its queue.
 
@@ -141,7 +141,7 @@ impl Message {
         Ok(Self { time, notice })
     }
 
-    /// The message as EventBridge would write it; `None` where there is nothing to say.
+    /// The message as `EventBridge` would write it; `None` where there is nothing to say.
     pub fn write(&self, account: &str, region: &str, id: &str) -> Option<String> {
         let (source, detail_type, detail) = self.notice.write()?;
         let resources: Vec<_> = self

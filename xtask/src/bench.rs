@@ -61,13 +61,24 @@ pub(crate) fn run(command: Command) -> Result<()> {
     }
 }
 
+impl Comparing {
+    /// Those of `--only`.
+    fn chosen(&self, mut problems: Vec<Problem>) -> Result<Vec<Problem>> {
+        let part = self.only.as_deref().unwrap_or_default();
+        problems.retain(|problem| problem.name.contains(part));
+        ensure!(!problems.is_empty(), "no case has {part:?} in its name");
+        Ok(problems)
+    }
+
+    /// Kerf, and upstream unless it is left out.
+    fn sides(&self) -> Result<(Side, Option<Side>)> {
+        Ok((Side::kerf()?, if self.kerf_only { None } else { Some(Side::upstream()?) }))
+    }
+}
+
 fn scheduling(arguments: &Comparing) -> Result<()> {
-    let part = arguments.only.as_deref().unwrap_or_default();
-    let mut problems = problems(arguments.quick);
-    problems.retain(|problem| problem.name.contains(part));
-    ensure!(!problems.is_empty(), "no case has {part:?} in its name");
-    let kerf = Side::kerf()?;
-    let upstream = if arguments.kerf_only { None } else { Some(Side::upstream()?) };
+    let problems = arguments.chosen(problems(arguments.quick))?;
+    let (kerf, upstream) = arguments.sides()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     eprintln!(
         "{cores} cores, load {}",

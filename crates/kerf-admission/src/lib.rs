@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::Value;
 
 pub use cause::Cause;
-pub use schema::{CustomSchema, ListKind, Schema, SchemaError};
+pub use schema::{CustomSchema, ListKind, Schema, SchemaError, strings};
 
 /// What is wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -325,15 +325,6 @@ impl Schema {
                 source,
             })
         });
-        let strings = |key: &str| -> Vec<String> {
-            schema[key]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect()
-        };
         Ok(Self {
             kind: match text("type") {
                 Some("object") => Some(Type::Object),
@@ -352,7 +343,7 @@ impl Schema {
             properties,
             additional: boxed("additionalProperties", ".*")?,
             items: boxed("items", "[]")?,
-            required: strings("required"),
+            required: strings(&schema["required"]),
             default: schema.get("default").cloned(),
             choices: schema["enum"].as_array().cloned().unwrap_or_default(),
             pattern: pattern.transpose()?,
@@ -368,7 +359,7 @@ impl Schema {
             max_properties: count("maxProperties"),
             list: match text("x-kubernetes-list-type") {
                 Some("set") => ListKind::Set,
-                Some("map") => ListKind::Map(strings("x-kubernetes-list-map-keys")),
+                Some("map") => ListKind::Map(strings(&schema["x-kubernetes-list-map-keys"])),
                 _ => ListKind::Atomic,
             },
             atomic_map: text("x-kubernetes-map-type") == Some("atomic"),
@@ -452,4 +443,9 @@ impl Schema {
             _ => {}
         }
     }
+}
+
+/// The texts of a list; nothing where there is none.
+pub fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -44,6 +44,7 @@ pub enum Decision {
 
 /// A node that passed the checks, with what the choice among such nodes depends on.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Default))]
 pub struct Candidate {
     /// Its place in the snapshot's nodes.
     pub index: usize,

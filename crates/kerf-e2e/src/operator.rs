@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::{
+    cell::RefCell,
     env,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -19,6 +20,8 @@ use serde_json::Value;
 pub struct Operator {
     process: Child,
     lines: mpsc::Receiver<Value>,
+    /// What was read of them.
+    seen: RefCell<Vec<Value>>,
     metrics: u16,
     probes: u16,
 }
@@ -54,7 +57,8 @@ impl Operator {
                 let _ = sender.send(serde_json::from_str(&line.unwrap()).unwrap());
             }
         });
-        let mut operator = Self { process, lines, metrics: 0, probes: 0 };
+        let seen = RefCell::default();
+        let mut operator = Self { process, lines, seen, metrics: 0, probes: 0 };
         let port = || {
             let line = operator.message("listening");
             u16::try_from(line["port"].as_u64().unwrap()).unwrap()
@@ -68,6 +72,7 @@ impl Operator {
         loop {
             let line = self.lines.recv_timeout(Duration::from_mins(1));
             let line = line.expect("the line that the test waits for");
+            self.seen.borrow_mut().push(line.clone());
             if wanted(&line) {
                 return line;
             }
@@ -84,9 +89,23 @@ impl Operator {
         self.message("leading")["identity"].as_str().unwrap().to_owned()
     }
 
-    /// Asks whether it is ready.
-    pub fn is_ready(&self) {
-        assert_eq!(get(self.probes, "/readyz"), "ok");
+    /// All lines that it has written.
+    pub fn so_far(&self) -> Vec<Value> {
+        let mut seen = self.seen.borrow_mut();
+        seen.extend(self.lines.try_iter());
+        seen.clone()
+    }
+
+    /// Asks whether it is ready; else what it says.
+    pub fn ready(&self) -> Result<(), String> {
+        let answer = get(self.probes, "/readyz");
+        if answer == "ok" { Ok(()) } else { Err(answer) }
+    }
+
+    /// Asks whether it is not ready because of this check.
+    pub fn unready(&self, check: &str) -> Result<(), String> {
+        let answer = get(self.probes, "/readyz");
+        if answer.contains(&format!("[-]{check} ")) { Ok(()) } else { Err(answer) }
     }
 
     /// The first sample of that name.

@@ -3,14 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::{
-    env,
-    io::{BufRead, BufReader, Read, Write},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -18,7 +13,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool};
 use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{apply, eventually, install_crds, start};
+use kerf_e2e::{apply, eventually, install_crds, operator::Operator, start};
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, Patch, PatchParams},
@@ -33,12 +28,14 @@ use tokio::{
 /// The operator may be blind for this long.
 const BLIND: Duration = Duration::from_secs(30);
 
+const USER: &str = "operator";
+
 // The proxy has to go on while the test waits for a line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_hang_leave_it_blind_for_less_than_thirty_seconds() {
     let cluster = with_crds().await;
     let proxy = Proxy::to(&cluster).await;
-    let mut operator = Operator::start(&cluster, Some(&proxy));
+    let mut operator = Operator::start_alone(&cluster, USER, Some(&proxy.url()));
     operator.message("starting controllers");
     // Every connection that there is goes silent, and nobody says so. New ones are served.
     proxy.hang();
@@ -88,7 +85,7 @@ async fn objects_that_cannot_be_read_are_named_once_and_keep_it_from_nothing() {
     of_pool.as_object_mut().unwrap().remove("lastHeartbeatTime");
     spoil::<NodePool>(&cluster, "", "default", json!({"conditions": [of_pool]})).await;
 
-    let mut operator = Operator::start(&cluster, None);
+    let mut operator = Operator::start_alone(&cluster, USER, None);
     operator.message("starting controllers");
     eventually("it is ready", async || operator.ready()).await;
     let mut named: Vec<(String, String)> = operator
@@ -117,7 +114,7 @@ async fn objects_that_cannot_be_read_are_named_once_and_keep_it_from_nothing() {
 async fn custom_resources_that_go_make_it_unready_and_take_no_node_along() {
     let cluster = with_crds().await;
     apply(&cluster, POOL).await;
-    let operator = Operator::start(&cluster, None);
+    let operator = Operator::start_alone(&cluster, USER, None);
     operator.message("starting controllers");
     apply(&cluster, CLAIM).await;
     let nodes: Api<Node> = Api::all(cluster.client());
@@ -235,6 +232,10 @@ impl Proxy {
         proxy
     }
 
+    fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
     /// Nothing comes through the connections that there are any more.
     fn hang(&self) {
         self.hung_below.fetch_max(self.count.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -260,126 +261,4 @@ async fn pass(
             return;
         }
     }
-}
-
-/// A `kerf run`; killed when the test is over, however it ends.
-struct Operator {
-    process: Child,
-    lines: mpsc::Receiver<Value>,
-    seen: std::cell::RefCell<Vec<Value>>,
-    probes: u16,
-    _config: tempfile::TempDir,
-}
-
-impl Operator {
-    fn start(cluster: &ControlPlane, through: Option<&Proxy>) -> Self {
-        let config = tempfile::tempdir().unwrap();
-        let path = config.path().join("kubeconfig");
-        let mut kubeconfig = std::fs::read_to_string(cluster.kubeconfig_path()).unwrap();
-        if let Some(proxy) = through {
-            let target = cluster.config().cluster_url.authority().unwrap().to_string();
-            kubeconfig = kubeconfig.replace(&target, &format!("127.0.0.1:{}", proxy.port));
-        }
-        std::fs::write(&path, kubeconfig).unwrap();
-        let mut process = cluster
-            .command(kerf())
-            .args(["run", "--metrics-port=0", "--health-probe-port=0", "--log-level=debug"])
-            .env("DISABLE_LEADER_ELECTION", "true")
-            .env("KUBECONFIG", path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = BufReader::new(process.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in log.lines() {
-                let _ = sender.send(serde_json::from_str(&line.unwrap()).unwrap());
-            }
-        });
-        let mut operator = Self {
-            process,
-            lines,
-            seen: std::cell::RefCell::default(),
-            probes: 0,
-            _config: config,
-        };
-        let probes = operator.line(|line| line["flag"] == "health-probe-port");
-        operator.probes = u16::try_from(probes["port"].as_u64().unwrap()).unwrap();
-        operator
-    }
-
-    /// The next line of the log for which this holds.
-    fn line(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let line = self.lines.recv_timeout(Duration::from_mins(1));
-            let line = line.expect("the line that the test waits for");
-            self.seen.borrow_mut().push(line.clone());
-            if wanted(&line) {
-                return line;
-            }
-        }
-    }
-
-    fn message(&self, text: &str) -> Value {
-        self.line(|line| line["message"] == text)
-    }
-
-    /// All lines that it has written.
-    fn so_far(&self) -> Vec<Value> {
-        let mut seen = self.seen.borrow_mut();
-        seen.extend(self.lines.try_iter());
-        seen.clone()
-    }
-
-    fn ready(&self) -> Result<(), String> {
-        let answer = get(self.probes, "/readyz");
-        if answer == "ok" { Ok(()) } else { Err(answer) }
-    }
-
-    /// Not ready, for this reason.
-    fn unready(&self, check: &str) -> Result<(), String> {
-        let answer = get(self.probes, "/readyz");
-        if answer.contains(&format!("[-]{check} ")) { Ok(()) } else { Err(answer) }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-
-    fn exit_code(&mut self) -> Option<i32> {
-        self.process.wait().unwrap().code()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn get(port: u16, path: &str) -> String {
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-}
-
-/// The binary of today's sources. Cargo builds the binaries of a package for its own tests only, and these
-/// are another package's: so the tests of the `kerf` package are built (not run), and it with them.
-fn kerf() -> &'static PathBuf {
-    static KERF: OnceLock<PathBuf> = OnceLock::new();
-    KERF.get_or_init(|| {
-        let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "--quiet", "--workspace", "--test", "process", "--no-run"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status()
-            .unwrap();
-        assert!(built.success(), "kerf does not compile");
-        // target/debug/deps/hostile-0123 and target/debug/kerf
-        let this = env::current_exe().unwrap();
-        this.parent().unwrap().parent().unwrap().join("kerf")
-    })
 }

@@ -49,12 +49,12 @@ async fn of_several_operators_one_leads_and_another_takes_over() {
     let mut first = Operator::start(&cluster);
     let first_name = first.leading();
     first.message("starting controllers");
-    first.is_ready();
+    first.ready().unwrap();
     let mut second = Operator::start(&cluster);
     let standing_by = second.message("standing by");
     assert_eq!(standing_by["holder"], first_name);
     second.message("caches are synced");
-    second.is_ready();
+    second.ready().unwrap();
     assert!(first.metric("leader_election_master_status").ends_with(" 1"));
     assert!(second.metric("leader_election_master_status").ends_with(" 0"));
     let at_first = spec().await;

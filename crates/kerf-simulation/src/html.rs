@@ -151,21 +151,19 @@ fn table(page: &mut String, comparison: &Comparison) {
             let _ = write!(cost, "<small>{least:.2}–{most:.2}</small>");
             let _ = write!(evictions, "<small>{fewest}–{highest}</small>");
         }
-        let cells = [
+        let mut cells = vec![
             named(index, policy),
             cost,
             optional(policy.savings, 2),
             optional(policy.savings_per_eviction, 4),
             evictions,
-            policy.restarted_often.to_string(),
-            policy.launched.to_string(),
-            policy.terminated.to_string(),
-            policy.short_lived.to_string(),
-            policy.reconsolidated.to_string(),
+        ];
+        cells.extend(policy.churn().map(|count| count.to_string()));
+        cells.extend([
             format!("{:.1}", policy.node_hours),
             format!("{:.0}%", policy.cpu_fill * 100.0),
             format!("{:.1}", policy.pending_seconds / 3600.0),
-        ];
+        ]);
         row(page, "td", &cells);
     }
     page.push_str("</table></div>\n");

@@ -97,6 +97,18 @@ impl Summary {
         }
     }
 
+    /// What came and went, in the order of the tables: pods restarted often, nodes launched, terminated, short-lived,
+    /// consolidated again.
+    pub fn churn(&self) -> [u64; 5] {
+        [
+            self.restarted_often,
+            self.launched,
+            self.terminated,
+            self.short_lived,
+            self.reconsolidated,
+        ]
+    }
+
     /// The means of several runs; of one run, that run.
     pub(crate) fn mean(runs: &[&Self]) -> Self {
         let count = runs.len();

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p kerf-testbed --example scale -- [nodes] [pods]`
 
+mod memory;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
 use kerf_testbed::Testbed;
@@ -78,15 +80,6 @@ async fn run(nodes: usize, pods: usize) -> Result<(), Box<dyn std::error::Error>
         started.elapsed()
     );
     println!("virtual time {:?}, {} writes", virtual_start.elapsed(), testbed.api().revision());
-    println!("memory: {}", resident());
+    println!("memory: {}", memory::most_held());
     Ok(())
-}
-
-/// The most memory this process has held.
-fn resident() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
-    peak.map_or("unknown".into(), |line| {
-        line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
-    })
 }

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p kerf-testbed --example soak -- [days] [file for the log]`
 
+mod memory;
+
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -99,15 +101,6 @@ async fn run(days: u64) -> Result<(), Box<dyn std::error::Error>> {
         running.items.len(),
         log.entries().len()
     );
-    println!("memory: {}", resident());
+    println!("memory: {}", memory::most_held());
     Ok(())
-}
-
-/// The most memory this process has held.
-fn resident() -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
-    peak.map_or("unknown".into(), |line| {
-        line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
-    })
 }

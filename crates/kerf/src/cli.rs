@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{
     Arg, ArgMatches,
+    builder::PossibleValuesParser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 #[cfg(feature = "simulate")]
@@ -51,6 +52,17 @@ pub(crate) enum Refused {
     /// Help or version, which were asked for.
     #[error("{0}")]
     Answered(clap::Error),
+}
+
+/// `--output`, of which the first format is the default.
+fn output(formats: &'static [&'static str], help: &'static str) -> Arg {
+    Arg::new("output")
+        .short('o')
+        .long("output")
+        .value_name("FORMAT")
+        .default_value(formats[0])
+        .value_parser(PossibleValuesParser::new(formats))
+        .help(help)
 }
 
 /// The revision that this binary was built from, where the build says it.

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::api::{Api, DEPLOYMENTS, POOLS};
 use super::random::Random;
-use super::stage::Stage;
+use super::stage::{NODE_POOL, Stage};
 
 /// What the pool may have at most, how many nodes may be disrupted at once, and what the guarded pods are guarded by.
 pub(super) const CPU_LIMIT: f64 = 32.0;
@@ -20,14 +20,7 @@ const WAVES: [&str; 3] = ["wave-0", "wave-1", "wave-2"];
 /// Small machines, so that there are many; nodes may be consolidated soon.
 fn pool() -> String {
     format!(
-        "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {{name: default}}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {{name: default}}
+        "{NODE_POOL}
 spec:
   limits: {{cpu: \"{CPU_LIMIT}\"}}
   disruption: {{consolidateAfter: 5s, budgets: [{{nodes: \"{BUDGET}\"}}]}}

@@ -26,18 +26,21 @@ pub(super) struct Stage {
     pub(super) logs: PathBuf,
 }
 
+/// A NodeClass, and the beginning of a pool of it.
+pub(super) const NODE_POOL: &str = "
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {name: default}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}";
+
 /// A NodeClass and a pool that consolidates nothing, with requirements as YAML writes them in a line.
 pub(super) fn resting_pool(requirements: &[&str]) -> String {
     let requirements = requirements.join("\n      - ");
     format!(
-        "
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {{name: default}}
----
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {{name: default}}
+        "{NODE_POOL}
 spec:
   disruption: {{consolidateAfter: Never}}
   template:

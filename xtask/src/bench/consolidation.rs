@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::problem::{Filling, Problem};
@@ -15,12 +15,8 @@ use super::{Comparing, Output, load, write};
 const MOST_FOR_UPSTREAM: usize = 500;
 
 pub(super) fn run(arguments: &Comparing) -> Result<()> {
-    let part = arguments.only.as_deref().unwrap_or_default();
-    let mut problems = problems(arguments.quick);
-    problems.retain(|problem| problem.name.contains(part));
-    ensure!(!problems.is_empty(), "no case has {part:?} in its name");
-    let kerf = Side::kerf()?;
-    let upstream = if arguments.kerf_only { None } else { Some(Side::upstream()?) };
+    let problems = arguments.chosen(problems(arguments.quick))?;
+    let (kerf, upstream) = arguments.sides()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut cases = Vec::new();
     for problem in &problems {

@@ -18,18 +18,11 @@ fn cost(units: i64) -> Cost {
 /// A node with this many ordinary pods.
 fn candidate(pool: &str, value: &str, pods: i64) -> Candidate {
     Candidate {
-        index: 0,
-        node: Arc::new(Node::default()),
         pool: pool.to_owned(),
-        provider_id: String::new(),
-        instance_type: None,
-        zone: None,
-        capacity_type: None,
         price: price(value),
-        pods: Vec::new(),
-        moving: Vec::new(),
         rescheduling_cost: cost(1 + pods),
         disruption_cost: cost(pods),
+        ..Candidate::default()
     }
 }
 

@@ -260,18 +260,11 @@ fn pools_are_as_strict_as_their_workload() {
 #[test]
 fn nodes_put_their_costs_together_within_their_pool() {
     let candidate = |pool: &str, count: i64| Candidate {
-        index: 0,
-        node: Arc::new(Node::default()),
         pool: pool.to_owned(),
-        provider_id: String::new(),
-        instance_type: None,
-        zone: None,
-        capacity_type: None,
         price: price("0.50"),
-        pods: Vec::new(),
-        moving: Vec::new(),
         rescheduling_cost: pods(1 + count),
         disruption_cost: pods(count),
+        ..Candidate::default()
     };
     let pools = ["a", "b"].map(|name| (name.to_owned(), Arc::new(pool("", "0s")))).into();
     let at_most = |nodes: [(&str, i64); 2]| {

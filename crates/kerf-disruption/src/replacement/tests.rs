@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kerf_model::{
-    InstanceType, Node, Offering, Overhead, Pool, Requirements, Resources,
+    InstanceType, Offering, Overhead, Pool, Requirements, Resources,
     churn::ChurnControls,
     disruption::Cost,
     labels::{INSTANCE_TYPE, RESERVED, ZONE},
@@ -78,18 +78,14 @@ fn candidate(text: &str) -> Candidate {
     };
     let instance_type = instance_type(&format!("{type_name}: {capacity_type}@a {value}"));
     Candidate {
-        index: 0,
-        node: Arc::new(Node::default()),
         pool: "default".to_owned(),
-        provider_id: String::new(),
         instance_type: Some(instance_type),
         zone: Some("a".to_owned()),
         capacity_type: Some(capacity_type.to_owned()),
         price: price(value),
-        pods: Vec::new(),
-        moving: Vec::new(),
         rescheduling_cost: Cost(3 * Cost::ONE.0),
         disruption_cost: Cost(2 * Cost::ONE.0),
+        ..Candidate::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::error::Named;
 use super::meta;
 use super::store::{Store, TableId};
-use kerf_admission::{CustomSchema, SchemaError};
+use kerf_admission::{CustomSchema, SchemaError, strings};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -247,15 +247,6 @@ impl Resources {
         let spec = &crd["spec"];
         let names = &spec["names"];
         let text = |path: &[&str]| meta::text(spec, path).to_owned();
-        let list = |value: &Value| -> Vec<String> {
-            value
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect()
-        };
         let known = self
             .all
             .iter()
@@ -281,8 +272,8 @@ impl Resources {
                     .into(),
                 singular: if singular.is_empty() { kind.to_lowercase() } else { singular },
                 kind,
-                short_names: list(&names["shortNames"]),
-                categories: list(&names["categories"]),
+                short_names: strings(&names["shortNames"]),
+                categories: strings(&names["categories"]),
                 namespaced: spec["scope"] == "Namespaced",
                 table,
                 has_status: !version["subresources"]["status"].is_null(),

@@ -1,6 +1,6 @@
 //! The command line of `kerf demo`.
 
-use clap::{Arg, ArgMatches, builder::PossibleValuesParser, value_parser};
+use clap::{Arg, ArgMatches, value_parser};
 use kerf_api::GoDuration;
 
 use super::Refused;
@@ -73,15 +73,10 @@ pub(super) fn command() -> clap::Command {
                 .value_parser(value_parser!(u16))
                 .help("Serve the cluster on loopback for kubectl, and keep it up in real time after the story"),
         )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .default_value("table")
-                .value_parser(PossibleValuesParser::new(["table", "json"]))
-                .help("How to print the summary; with json nothing else is printed"),
-        )
+        .arg(super::output(
+            &["table", "json"],
+            "How to print the summary; with json nothing else is printed",
+        ))
 }
 
 impl DemoOptions {

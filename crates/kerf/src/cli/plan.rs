@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use jiff::Timestamp;
 use kerf_controllers::Settings;
 use kerf_provider::Flag;
@@ -115,13 +115,7 @@ fn sources() -> [Arg; 3] {
             .action(ArgAction::Append)
             .value_parser(value_parser!(PathBuf))
             .help("A file or a directory of files, YAML or JSON; - for standard input. May be repeated"),
-        Arg::new("output")
-            .short('o')
-            .long("output")
-            .value_name("FORMAT")
-            .default_value("table")
-            .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
-            .help("How to print the answer"),
+        super::output(&["table", "json", "yaml"], "How to print the answer"),
         Arg::new("now")
             .long("now")
             .value_name("TIME")

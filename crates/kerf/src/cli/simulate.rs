@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use kerf_api::GoDuration;
 
 use super::{Format, Refused};
@@ -112,15 +112,7 @@ pub(super) fn command() -> clap::Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Instance types and their prices [default: the scenario's, else KWOK's]"),
         )
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .default_value("table")
-                .value_parser(PossibleValuesParser::new(["table", "json", "yaml"]))
-                .help("How to print the report"),
-        )
+        .arg(super::output(&["table", "json", "yaml"], "How to print the report"))
         .arg(
             Arg::new("html")
                 .long("html")

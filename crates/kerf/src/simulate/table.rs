@@ -55,17 +55,18 @@ fn row(policy: &Summary) -> [String; 13] {
         let _ = write!(cost, " ({:.2}-{:.2})", spread.cost.0, spread.cost.1);
         let _ = write!(evictions, " ({}-{})", spread.evictions.0, spread.evictions.1);
     }
+    let [again, launched, removed, short, shortest] = policy.churn().map(|count| count.to_string());
     [
         policy.name.clone(),
         cost,
         money(policy.savings, 2),
         money(policy.savings_per_eviction, 4),
         evictions,
-        policy.restarted_often.to_string(),
-        policy.launched.to_string(),
-        policy.terminated.to_string(),
-        policy.short_lived.to_string(),
-        policy.reconsolidated.to_string(),
+        again,
+        launched,
+        removed,
+        short,
+        shortest,
         format!("{:.0}", policy.node_hours),
         format!("{:.0}%", policy.cpu_fill * 100.0),
         duration(policy.pending_seconds),

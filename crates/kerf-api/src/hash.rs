@@ -1,22 +1,67 @@
 //! The hash of a NodePool's template, by which NodeClaims find out that they are out of date.
 //!
 //! Clusters that come from Karpenter carry such hashes in annotations. They have to come out the
-//! same here, or every node would count as drifted on the day of the move. So this follows, quirks
-//! included, the Go library that computes them there (hashstructure, format 2, slices as sets, zero
-//! values left out), for the types of the template.
+//! same here, or every node would count as drifted on the day of the move.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::Taint, jiff::Timestamp};
 
 use crate::{
-    duration::{DurationOrNever, GoDuration},
+    NodeClaim, annotations,
+    conditions::{Conditioned, DRIFTED},
+    duration::DurationOrNever,
+    hashstructure::{Struct, bytes, duration, int64, list, map, nanoseconds, text},
     nodepool::{NodeClaimTemplate, NodeClaimTemplateSpec, NodePool, TemplateMetadata},
     requirement::NodeClassReference,
 };
 
 /// Value of [`crate::annotations::NODE_POOL_HASH_VERSION`] for hashes computed in this way.
 pub const HASH_VERSION: &str = "v3";
+
+/// The hash of a NodePool on itself and on its claims.
+pub const NODE_POOL: HashAnnotations = HashAnnotations {
+    hash: annotations::NODE_POOL_HASH,
+    version: annotations::NODE_POOL_HASH_VERSION,
+    current: HASH_VERSION,
+};
+
+/// Where a hash stands on objects, beside the version of the way in which it was computed. Only hashes of one version can be
+/// compared.
+#[derive(Clone, Copy, Debug)]
+pub struct HashAnnotations {
+    pub hash: &'static str,
+    pub version: &'static str,
+    /// The version of the hashes that are written now.
+    pub current: &'static str,
+}
+
+impl HashAnnotations {
+    pub fn is_current(&self, annotations: &BTreeMap<String, String>) -> bool {
+        annotations.get(self.version).is_some_and(|version| version == self.current)
+    }
+
+    pub fn write(&self, annotations: &mut BTreeMap<String, String>, hash: String) {
+        annotations.insert(self.version.to_owned(), self.current.to_owned());
+        annotations.insert(self.hash.to_owned(), hash);
+    }
+
+    /// The claim with the present version, and with the present hash of what it is compared with unless it has drifted: then
+    /// it stays drifted. `None` if its hash is of the present version. So an upgrade does not make a fleet drift.
+    pub fn restamped(&self, claim: &NodeClaim, hash: &str) -> Option<NodeClaim> {
+        let annotations = claim.metadata.annotations.as_ref();
+        if annotations.is_some_and(|annotations| self.is_current(annotations)) {
+            return None;
+        }
+        let mut stamped = claim.clone();
+        let annotations = stamped.metadata.annotations.get_or_insert_default();
+        annotations.insert(self.version.to_owned(), self.current.to_owned());
+        if claim.condition(DRIFTED).is_none() {
+            annotations.insert(self.hash.to_owned(), hash.to_owned());
+        }
+        Some(stamped)
+    }
+}
 
 impl NodePool {
     /// The hash as it stands in [`crate::annotations::NODE_POOL_HASH`].
@@ -34,14 +79,14 @@ fn template(template: &NodeClaimTemplate) -> u64 {
     Struct::named("NodeClaimTemplate")
         .field("ObjectMeta", has_meta.then(|| metadata(meta)))
         .field("Spec", Some(spec(&template.spec)))
-        .hash
+        .hash()
 }
 
 fn metadata(meta: &TemplateMetadata) -> u64 {
     Struct::named("ObjectMeta")
         .field("Labels", meta.labels.as_ref().map(map))
         .field("Annotations", meta.annotations.as_ref().map(map))
-        .hash
+        .hash()
 }
 
 fn spec(spec: &NodeClaimTemplateSpec) -> u64 {
@@ -51,13 +96,11 @@ fn spec(spec: &NodeClaimTemplateSpec) -> u64 {
         .field("NodeClassRef", Some(node_class(&spec.node_class_ref)))
         .field("TerminationGracePeriod", spec.termination_grace_period.as_ref().map(duration))
         .field("ExpireAfter", duration_or_never(&spec.expire_after))
-        .hash
+        .hash()
 }
 
-/// Elements are combined without regard to their order, so that two equal ones cancel each other
-/// out.
 fn taints(taints: &[Taint]) -> u64 {
-    taints.iter().map(taint).fold(0, |hash, taint| hash ^ taint)
+    list(taints.iter().map(taint))
 }
 
 fn taint(taint: &Taint) -> u64 {
@@ -66,7 +109,7 @@ fn taint(taint: &Taint) -> u64 {
         .field("Value", taint.value.as_deref().and_then(text))
         .field("Effect", text(&taint.effect))
         .field("TimeAdded", taint.time_added.as_ref().map(|added| time(added.0)))
-        .hash
+        .hash()
 }
 
 fn node_class(reference: &NodeClassReference) -> u64 {
@@ -74,13 +117,7 @@ fn node_class(reference: &NodeClassReference) -> u64 {
         .field("Kind", text(&reference.kind))
         .field("Name", text(&reference.name))
         .field("Group", text(&reference.group))
-        .hash
-}
-
-/// A length of nothing is a zero value and left out.
-fn duration(duration: &GoDuration) -> u64 {
-    let length = Some(nanoseconds(duration)).filter(|length| *length != 0);
-    Struct::named("Duration").field("Duration", length.map(integer)).hash
+        .hash()
 }
 
 /// Here a length of nothing is behind a pointer and counts; `Never` is the missing pointer.
@@ -88,8 +125,8 @@ fn duration_or_never(duration: &DurationOrNever) -> Option<u64> {
     match duration {
         DurationOrNever::Never => None,
         DurationOrNever::After(length) => {
-            let length = integer(nanoseconds(length));
-            Some(Struct::named("NillableDuration").field("Duration", Some(length)).hash)
+            let length = int64(nanoseconds(length));
+            Some(Struct::named("NillableDuration").field("Duration", Some(length)).hash())
         }
     }
 }
@@ -102,62 +139,8 @@ fn time(time: Timestamp) -> u64 {
     const MINUTES_EAST_OF_UTC: [u8; 2] = [0, 0];
     let seconds = (time.as_second() + SECONDS_FROM_YEAR_1_TO_1970).to_be_bytes();
     let nanoseconds = time.subsec_nanosecond().to_be_bytes();
-    let bytes = [&VERSION[..], &seconds, &nanoseconds, &MINUTES_EAST_OF_UTC].concat();
-    Struct::named("Time").field("Time", Some(fnv1(&bytes))).hash
-}
-
-fn map(map: &BTreeMap<String, String>) -> u64 {
-    let entries =
-        map.iter().map(|(key, value)| ordered(fnv1(key.as_bytes()), fnv1(value.as_bytes())));
-    finished(entries.fold(0, |hash, entry| hash ^ entry))
-}
-
-fn text(text: &str) -> Option<u64> {
-    (!text.is_empty()).then(|| fnv1(text.as_bytes()))
-}
-
-fn integer(value: i64) -> u64 {
-    fnv1(&value.to_le_bytes())
-}
-
-fn nanoseconds(duration: &GoDuration) -> i64 {
-    i64::try_from(duration.as_duration().as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// The hash of a Go struct: its name, then its fields in the order of their declaration, those with
-/// zero values left out.
-struct Struct {
-    hash: u64,
-}
-
-impl Struct {
-    fn named(name: &str) -> Self {
-        Self { hash: fnv1(name.as_bytes()) }
-    }
-
-    fn field(self, name: &str, value: Option<u64>) -> Self {
-        match value {
-            None => self,
-            Some(value) => {
-                Self { hash: finished(self.hash ^ ordered(fnv1(name.as_bytes()), value)) }
-            }
-        }
-    }
-}
-
-fn ordered(first: u64, second: u64) -> u64 {
-    fnv1(&[first.to_le_bytes(), second.to_le_bytes()].concat())
-}
-
-fn finished(hash: u64) -> u64 {
-    fnv1(&hash.to_le_bytes())
-}
-
-/// FNV-1, which multiplies before it mixes in a byte; the better known FNV-1a does it afterwards.
-fn fnv1(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte)
-    })
+    let binary = [&VERSION[..], &seconds, &nanoseconds, &MINUTES_EAST_OF_UTC].concat();
+    Struct::named("Time").field("Time", Some(bytes(&binary))).hash()
 }
 
 #[cfg(test)]
@@ -224,6 +207,31 @@ mod tests {
         for (metadata, spec) in changed {
             assert!(hashes.insert(hash(&metadata, &spec)), "{metadata} {spec}");
         }
+    }
+
+    #[test]
+    fn claims_of_another_version_get_the_new_hash_unless_they_have_drifted() {
+        let claim = |version: &str| {
+            let mut claim = NodeClaim::default();
+            let annotations = claim.metadata.annotations.get_or_insert_default();
+            annotations.insert(NODE_POOL.version.to_owned(), version.to_owned());
+            annotations.insert(NODE_POOL.hash.to_owned(), "old".to_owned());
+            claim
+        };
+        let written = |claim: NodeClaim| {
+            let mut annotations = claim.metadata.annotations.unwrap();
+            let of = |name| annotations.remove(name).unwrap();
+            [NODE_POOL.version, NODE_POOL.hash].map(of)
+        };
+        assert_eq!(NODE_POOL.restamped(&claim(HASH_VERSION), "new"), None);
+        let moved = NODE_POOL.restamped(&claim("v2"), "new").unwrap();
+        assert_eq!(written(moved), [HASH_VERSION, "new"]);
+        let mut drifted = claim("v2");
+        drifted.condition_set(Timestamp::UNIX_EPOCH).set_true(DRIFTED);
+        let moved = NODE_POOL.restamped(&drifted, "new").unwrap();
+        assert_eq!(written(moved), [HASH_VERSION, "old"]);
+        let unstamped = NODE_POOL.restamped(&NodeClaim::default(), "new").unwrap();
+        assert_eq!(written(unstamped), [HASH_VERSION, "new"]);
     }
 
     #[test]

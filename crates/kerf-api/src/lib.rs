@@ -15,6 +15,7 @@ pub mod crd;
 pub mod decode;
 pub mod duration;
 pub mod hash;
+pub mod hashstructure;
 pub mod labels;
 pub mod names;
 pub mod node_class;

@@ -5,6 +5,7 @@
 
 pub mod annotations;
 mod crd;
+pub mod hash;
 pub mod labels;
 mod node_class;
 pub mod resources;

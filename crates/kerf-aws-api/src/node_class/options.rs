@@ -76,3 +76,11 @@ pub enum InstanceStorePolicy {
     #[serde(rename = "RAID0")]
     Raid0,
 }
+
+impl InstanceStorePolicy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Raid0 => "RAID0",
+        }
+    }
+}

@@ -4,9 +4,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use kerf_api::{
-    NodeClass, NodePool, annotations,
+    NodeClass, NodePool,
     conditions::{Conditioned, NODE_CLASS_READY, VALIDATION_SUCCEEDED},
-    hash::HASH_VERSION,
+    hash::NODE_POOL,
     labels,
     validation::validate_node_pool,
 };
@@ -56,10 +56,7 @@ impl Reconciler for Pools {
         let class = context.node_class(&pool.spec.template.spec.node_class_ref).ok();
         hash::migrate(context, &pool).await?;
         let mut changed = NodePool::clone(&pool);
-        changed.annotations_mut().insert(annotations::NODE_POOL_HASH.into(), pool.hash());
-        changed
-            .annotations_mut()
-            .insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
+        NODE_POOL.write(changed.annotations_mut(), pool.hash());
         set_validation(context, &mut changed);
         set_node_class_ready(context, &mut changed, class.as_deref());
         self.health.update(&mut changed, class.as_deref(), context.now());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kerf_api::{
     NodeClaim, NodeClaimSpec, NodePool, ResourceRequirements, annotations,
-    hash::HASH_VERSION,
+    hash::NODE_POOL,
     labels::{self, LabelRules},
 };
 use kerf_model::{KnownLabels, Requirement, Requirements};
@@ -102,8 +102,7 @@ fn claim_labels(
 
 fn claim_annotations(pool: &NodePool, planned: &PlannedClaim) -> BTreeMap<String, String> {
     let mut all = pool.spec.template.metadata.annotations.clone().unwrap_or_default();
-    all.insert(annotations::NODE_POOL_HASH.into(), pool.hash());
-    all.insert(annotations::NODE_POOL_HASH_VERSION.into(), HASH_VERSION.into());
+    NODE_POOL.write(&mut all, pool.hash());
     let relaxed = planned.min_values_relaxed.to_string();
     all.insert(annotations::MIN_VALUES_RELAXED.into(), relaxed);
     all

@@ -83,19 +83,22 @@ pub trait Conditioned: Resource {
     /// The conditions for writing. Those of `Ready` and its dependents that are missing are added
     /// as `Unknown`, so that this alone can change the object; compare with it as it was before.
     fn condition_set(&mut self, now: Timestamp) -> ConditionSet<'_> {
+        self.condition_set_of(Self::DEPENDENTS, now)
+    }
+
+    /// As [`Self::condition_set`], for a kind whose dependents differ with the settings.
+    fn condition_set_of(
+        &mut self,
+        dependents: &'static [&'static str],
+        now: Timestamp,
+    ) -> ConditionSet<'_> {
         let meta = self.meta();
         let generation = meta.generation.unwrap_or(0);
         let created = meta.creation_timestamp.as_ref().map_or(now, |created| created.0);
         let deleting = meta.deletion_timestamp.is_some();
-        let mut set = ConditionSet {
-            dependents: Self::DEPENDENTS,
-            generation,
-            created,
-            deleting,
-            now,
-            conditions: self.conditions_mut(),
-        };
-        for kind in [READY].iter().chain(Self::DEPENDENTS) {
+        let conditions = self.conditions_mut();
+        let mut set = ConditionSet { dependents, generation, created, deleting, now, conditions };
+        for kind in [READY].iter().chain(dependents) {
             if set.get(kind).is_none() {
                 set.set_unknown(kind);
             }

@@ -4,8 +4,10 @@
 #![allow(clippy::duplicated_attributes, reason = "printer columns may have the same type")]
 
 pub mod annotations;
+pub mod conditions;
 mod crd;
 pub mod hash;
+mod kubelet_validation;
 pub mod labels;
 mod node_class;
 pub mod resources;
@@ -14,6 +16,7 @@ mod schema;
 pub mod tags;
 
 pub use crd::additions;
+pub use kubelet_validation::InvalidKubelet;
 pub use node_class::{
     Ec2NodeClass, Ec2NodeClassSpec,
     ami_family::{Alias, AliasVersion, AmiFamily, ParseAliasError},

@@ -23,7 +23,7 @@ use crate::{
     Alias, AmiFamily, AmiSelectorTerm, BlockDeviceMapping, CapacityReservationSelectorTerm,
     ConnectionTracking, CpuOptions, Ec2NodeClassStatus, InstanceStorePolicy, KIND,
     KubeletConfiguration, MetadataOptions, NetworkInterface, PlacementGroupSelector,
-    SecurityGroupSelectorTerm, SubnetSelectorTerm, schema,
+    SecurityGroupSelectorTerm, SubnetSelectorTerm, conditions::NotReady, schema, tags,
 };
 
 /// What the instances of a class are launched with.
@@ -124,7 +124,7 @@ pub struct Ec2NodeClassSpec {
     #[schemars(length(max = 150))]
     pub network_interfaces: Option<Vec<NetworkInterface>>,
 
-    /// Whether CloudWatch gets measurements every minute.
+    /// Whether instances are measured every minute instead of every five.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detailed_monitoring: Option<bool>,
 
@@ -142,7 +142,7 @@ pub struct Ec2NodeClassSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_tracking: Option<ConnectionTracking>,
 
-    /// Value of the field Context of EC2's CreateFleet, which EC2 reserves for itself.
+    /// Context of the fleet requests, a value that EC2 reserves for itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
 
@@ -162,6 +162,14 @@ impl Ec2NodeClassSpec {
     pub fn ami_family(&self) -> AmiFamily {
         let of_alias = || self.alias().map(Alias::family);
         self.ami_family.or_else(of_alias).unwrap_or(AmiFamily::Custom)
+    }
+
+    /// What keeps every node from being launched and can be seen without asking AWS.
+    pub fn validate(&self) -> Result<(), NotReady> {
+        self.kubelet.as_ref().map_or(Ok(()), KubeletConfiguration::validate)?;
+        let keys = self.tags.iter().flat_map(BTreeMap::keys);
+        let tags: Vec<String> = keys.filter(|key| tags::is_restricted(key)).cloned().collect();
+        if tags.is_empty() { Ok(()) } else { Err(NotReady::RestrictedTags { tags }) }
     }
 }
 
@@ -206,6 +214,28 @@ mod tests {
         check(None, Some("bottlerocket@latest"), AmiFamily::Bottlerocket);
         check(Some("Custom"), Some("al2023@v20240625"), AmiFamily::Custom);
         check(None, None, AmiFamily::Custom);
+    }
+
+    #[test]
+    fn the_first_thing_that_is_wrong_is_named() {
+        let check = |spec: Value, expected: Option<&str>| {
+            let class = read(&json!({"metadata": {"name": "a"}, "spec": spec})).unwrap();
+            let found = class.spec.validate().err().map(|refusal| refusal.to_string());
+            assert_eq!(found.as_deref(), expected);
+        };
+        let tags =
+            json!({"a": "b", "eks:eks-cluster-name": "c", "kubernetes.io/cluster/c": "owned"});
+        check(json!({"tags": {"a": "b"}, "kubelet": {"maxPods": 1}}), None);
+        check(
+            json!({"tags": tags}),
+            Some(
+                "spec.tags has tags that Kerf writes: eks:eks-cluster-name, kubernetes.io/cluster/c",
+            ),
+        );
+        check(
+            json!({"tags": tags, "kubelet": {"maxPods": -1}}),
+            Some("spec.kubelet.maxPods: -1 is negative"),
+        );
     }
 
     #[test]

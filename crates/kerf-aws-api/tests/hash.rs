@@ -1,4 +1,5 @@
 //! The drift hash of EC2NodeClasses: the values that Karpenter's AWS provider computes for them.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use kerf_aws_api::Ec2NodeClassSpec;
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 use k8s_openapi::{
     api::core::v1::NodeSelectorRequirement,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::{SignedDuration, Timestamp},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,4 +149,42 @@ pub enum CapacityReservationState {
     #[default]
     Active,
     Expiring,
+}
+
+/// EC2 begins to take the instances of a capacity block back 30 minutes before its end; ten more are for the draining.
+const TAKEN_BACK_BEFORE_END: SignedDuration = SignedDuration::from_mins(40);
+
+impl CapacityReservationState {
+    /// That of a reservation which has not ended.
+    pub fn at(now: Timestamp, of: CapacityReservationType, end: Option<Timestamp>) -> Self {
+        let is_close = |end: Timestamp| end.duration_since(now) <= TAKEN_BACK_BEFORE_END;
+        match of {
+            CapacityReservationType::CapacityBlock if end.is_some_and(is_close) => Self::Expiring,
+            _ => Self::Active,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_capacity_block_is_expiring_in_its_last_forty_minutes() {
+        use CapacityReservationState::{Active, Expiring};
+        use CapacityReservationType::{CapacityBlock, Default as Ordinary};
+        let now = Timestamp::UNIX_EPOCH;
+        for (of, minutes_left, expected) in [
+            (CapacityBlock, Some(41), Active),
+            (CapacityBlock, Some(40), Expiring),
+            (CapacityBlock, Some(-1), Expiring),
+            (CapacityBlock, None, Active),
+            (Ordinary, Some(1), Active),
+            (Ordinary, None, Active),
+        ] {
+            let end = minutes_left.map(|minutes| now + SignedDuration::from_mins(minutes));
+            let found = CapacityReservationState::at(now, of, end);
+            assert_eq!(found, expected, "{of:?} {minutes_left:?}");
+        }
+    }
 }

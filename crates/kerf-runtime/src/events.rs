@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::folding::{Outbox, Sending, Unsent};
-use crate::{Bucket, Clock, queue::Tokens};
+use crate::{Bucket, Clock, Tokens};
 
 /// The same thing is said about the same object at most once in this time, unless the event asks for another.
 const REPEAT_AFTER: Duration = Duration::from_mins(2);

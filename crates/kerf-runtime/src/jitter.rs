@@ -22,6 +22,11 @@ impl Jitter {
         period.mul_f64(1.0 - self.next() / 2.0)
     }
 
+    /// Anything up to it: what spreads best when many wait for the same thing.
+    pub fn any(&mut self, period: Duration) -> Duration {
+        period.mul_f64(self.next())
+    }
+
     /// In [0, 1).
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

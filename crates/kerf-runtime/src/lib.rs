@@ -15,6 +15,7 @@ mod metrics;
 pub mod patch;
 mod queue;
 pub mod shutdown;
+mod tokens;
 
 pub use clock::Clock;
 pub use compute::compute;
@@ -25,4 +26,5 @@ pub use metrics::{
     work::{WorkMetrics, current_controller},
 };
 pub use patch::Lock;
-pub use queue::{Backoff, Bucket, Outcome, Queue, Workers};
+pub use queue::{Backoff, Outcome, Queue, Workers};
+pub use tokens::{Bucket, Tokens};

@@ -21,7 +21,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span};
 
-use crate::metrics::work::{Ended, QueueStats, Queued, WorkMetrics, on_behalf_of};
+use crate::{
+    Bucket, Tokens,
+    metrics::work::{Ended, QueueStats, Queued, WorkMetrics, on_behalf_of},
+};
 
 /// What a reconcile wants next for its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +84,6 @@ impl Backoff {
         let factor = 2u32.checked_pow(failures).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.most)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
-    pub per_second: u32,
-    pub burst: u32,
 }
 
 /// A queue of keys; cheap to clone, and every clone is the same queue.
@@ -321,44 +318,6 @@ impl<K: Ord + Clone> State<K> {
             self.due_at.remove(&key);
             self.add(key);
         }
-    }
-}
-
-/// A token bucket that hands out waiting times: a retry takes a token now and runs when it is there.
-#[derive(Debug)]
-pub(crate) struct Tokens {
-    bucket: Bucket,
-    /// Below zero: tokens that are taken and not there yet.
-    level: f64,
-    at: Instant,
-}
-
-impl Tokens {
-    pub(crate) fn full(bucket: Bucket) -> Self {
-        Self { bucket, level: f64::from(bucket.burst), at: Instant::now() }
-    }
-
-    pub(crate) fn take(&mut self) -> Duration {
-        self.refill();
-        self.level -= 1.0;
-        Duration::from_secs_f64((-self.level).max(0.0) / f64::from(self.bucket.per_second))
-    }
-
-    /// Takes a token if there is one.
-    pub(crate) fn try_take(&mut self) -> bool {
-        self.refill();
-        let has_one = self.level >= 1.0;
-        if has_one {
-            self.level -= 1.0;
-        }
-        has_one
-    }
-
-    fn refill(&mut self) {
-        let now = Instant::now();
-        let came = now.duration_since(self.at).as_secs_f64() * f64::from(self.bucket.per_second);
-        self.level = (self.level + came).min(f64::from(self.bucket.burst));
-        self.at = now;
     }
 }
 

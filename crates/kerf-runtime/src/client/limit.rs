@@ -8,7 +8,7 @@ use std::{
 use tokio::time::{Sleep, sleep};
 use tower::{Layer, Service};
 
-use crate::{Bucket, queue::Tokens};
+use crate::{Bucket, Tokens};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimitLayer(pub(super) Bucket);

@@ -5,3 +5,5 @@ pub mod errors;
 pub mod instance_types;
 pub mod messages;
 pub mod user_data;
+pub mod prices;
+pub mod unavailable;

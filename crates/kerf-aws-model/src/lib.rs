@@ -4,6 +4,6 @@ pub mod catalogue;
 pub mod errors;
 pub mod instance_types;
 pub mod messages;
-pub mod user_data;
 pub mod prices;
 pub mod unavailable;
+pub mod user_data;

@@ -13,6 +13,7 @@ pub mod node_counts;
 mod objects;
 mod ownership;
 pub mod pods;
+pub mod reservations;
 mod slim;
 pub mod snapshot;
 mod spread;
@@ -42,7 +43,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{NodeClaim, NodeClass, NodePool};
 
 use marks::Marks;
-use node_counts::ReservedNames;
+use reservations::Reservations;
 use views::Views;
 
 pub use changes::{Change, Kind, Taken};
@@ -81,7 +82,7 @@ pub struct Cluster {
     /// Those that kube-scheduler gave up on and a new node could help.
     waiting_pods: BTreeSet<Key>,
     views: Views,
-    reserved_names: ReservedNames,
+    reservations: Reservations,
 }
 
 /// Nodes and NodeClaims find each other by provider id, and there must be no more than one of each.

@@ -123,9 +123,10 @@ impl Cluster {
             (key.name.clone(), Pool { disruption, ..self.pool_with(key, pool, types, known) })
         };
         let mut pools: BTreeMap<String, Pool> = self.pools.iter().map(view).collect();
-        for claim in self.claims.values().filter(|claim| claim.is_unlaunched()) {
-            if let Some(pool) = claim.node_pool().and_then(|pool| pools.get_mut(pool)) {
-                pool.charge_unlaunched(&known.requirements(&claim.spec.requirements));
+        let launching: Vec<_> = self.launching(|pool| pools.get(pool), known).collect();
+        for (pool, amount) in launching {
+            if let Some(pool) = pools.get_mut(pool) {
+                pool.launching.add(&amount);
             }
         }
         pools.into_iter().map(|(name, pool)| (name, Arc::new(pool))).collect()

@@ -95,9 +95,7 @@ impl Cluster {
         claim: &Arc<NodeClaim>,
         known: &KnownLabels,
     ) -> Result<Option<Arc<snapshot::Node>>, Unreadable> {
-        let node = self.node_of(claim.provider_id()).ok();
-        let machine = node.map(|node| self.state_node_of(node)).or_else(|| self.in_flight(claim));
-        let Some(machine) = machine else { return Ok(None) };
+        let Some(machine) = self.machine_of(claim) else { return Ok(None) };
         let mut reader = self.pod_reader(known);
         self.views.made_with(known).node(self, machine, &mut reader).map(Some)
     }
@@ -138,6 +136,25 @@ impl Cluster {
             Some(unreadable) => Err(unreadable.clone()),
             None => Ok(totals.of_pools.get(pool).cloned().unwrap_or_default()),
         }
+    }
+
+    /// What the machine of a claim adds to this pool: nothing where it is on its way out.
+    pub(crate) fn share_of(
+        &self,
+        claim: &str,
+        pool: &str,
+    ) -> Result<Resources, UnreadableStateNode> {
+        let machine = self.claims.named(claim).and_then(|claim| self.machine_of(claim));
+        match machine.and_then(share).transpose()? {
+            Some((of, amounts)) if of == pool => Ok(amounts),
+            _ => Ok(Resources::new()),
+        }
+    }
+
+    /// `None`: the claim has no instance yet.
+    fn machine_of<'a>(&'a self, claim: &'a Arc<NodeClaim>) -> Option<StateNode<'a>> {
+        let node = self.node_of(claim.provider_id()).ok();
+        node.map(|node| self.state_node_of(node)).or_else(|| self.in_flight(claim))
     }
 
     fn machine_at(&self, which: &Which) -> Option<StateNode<'_>> {

@@ -1,5 +1,6 @@
 //! How a reconcile can fail.
 
+use kerf_cluster::reservations::{NoRoom, NotReserved};
 use kerf_provider::{BoxError, ProviderError};
 use kerf_runtime::Outcome;
 
@@ -18,14 +19,8 @@ pub(crate) enum Error {
     OfProvider(BoxError),
     #[error(transparent)]
     Unreadable(#[from] kerf_cluster::view::Unreadable),
-    #[error(
-        "NodePool {pool} has as many nodes as its limits.nodes allows; raise it, or wait until one is gone"
-    )]
-    NodeLimit { pool: String },
-    #[error(
-        "NodePool {pool} has {used} of resource {resource} and its limit is {limit}; raise it, or wait until a node is gone"
-    )]
-    LimitExceeded { pool: String, resource: String, used: String, limit: String },
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     #[error("creating a NodeClaim of NodePool {pool}: the pool is gone, or no longer ours")]
     PoolGone { pool: String },
     #[error("NodeClaim {claim} is left alone: it or its node cannot be read")]
@@ -35,6 +30,15 @@ pub(crate) enum Error {
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<NotReserved> for Error {
+    fn from(not_reserved: NotReserved) -> Self {
+        match not_reserved {
+            NotReserved::NoRoom(why) => why.into(),
+            NotReserved::Unreadable(source) => source.into(),
+        }
+    }
+}
 
 /// Says what was tried when an API call fails.
 pub(crate) trait Tried<T> {

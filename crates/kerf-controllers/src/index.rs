@@ -11,8 +11,11 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kerf_api::{Decoded, NodePool};
-use kerf_cluster::{Change, Cluster, Doubtful, Key, Kind, Ownership, Taken};
+use kerf_api::Decoded;
+use kerf_cluster::{
+    Change, Cluster, Doubtful, Key, Kind, Ownership, Taken,
+    reservations::{NotReserved, Wanted},
+};
 
 use crate::settings::Settings;
 
@@ -112,9 +115,13 @@ impl Index {
         }
     }
 
-    /// Names for up to `want` new claims of the pool; see [`Cluster::reserve`].
-    pub(crate) fn reserve(&self, pool: &NodePool, want: u64, now: Timestamp) -> Vec<String> {
-        self.write().reserve(pool, want, now)
+    /// A name for a new claim; see [`Cluster::reserve`].
+    pub(crate) fn reserve(
+        &self,
+        wanted: Wanted<'_>,
+        now: Timestamp,
+    ) -> Result<String, NotReserved> {
+        self.write().reserve(wanted, now)
     }
 
     pub(crate) fn release(&self, claim: &str) {

@@ -9,14 +9,13 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use kerf_api::{
-    NodeClaim, NodePool,
+    NodeClaim,
     conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
     labels, taints,
 };
 use kerf_cluster::{
-    Change, Cluster, Key, pods, snapshot::Taken, validation::InvalidPod, view::Unreadable,
+    Change, Cluster, Key, pods, reservations::Wanted, snapshot::Taken, validation::InvalidPod,
 };
-use kerf_model::{Resources, resources::NODES};
 use kerf_runtime::{
     compute,
     events::{Notice, Severity},
@@ -168,44 +167,32 @@ fn note_decisions(context: &Context, plan: &Plan) {
 }
 
 async fn create(context: &Context, planned: &PlannedClaim) -> Result<()> {
-    let (permit, claim) = prepare(context, planned)?;
+    let (permit, claim) = prepare(context, planned, &[])?;
     let name = permit.create(claim, "provisioned").await?.name_any();
     promise(context, planned, &name);
     Ok(())
 }
 
-/// The plan kept the limits as it saw them; the pool may have got less since, or more nodes from elsewhere. How many nodes
-/// there may be is a matter of permits.
-fn check_limits(context: &Context, pool: &NodePool) -> Result<()> {
-    let used = context.index.read().pool_resources(&pool.name_any()).map_err(Unreadable::from)?;
-    let limits = Resources::from_api(&pool.spec.limits)
-        .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?;
-    let mut limits = limits.iter().filter(|(resource, _)| *resource != NODES);
-    let over = limits.find(|(resource, limit)| used.amount(resource) > *limit);
-    over.map_or(Ok(()), |(resource, limit)| {
-        Err(Error::LimitExceeded {
-            pool: pool.name_any(),
-            resource: resource.to_owned(),
-            used: used.amount(resource).to_string(),
-            limit: limit.to_string(),
-        })
-    })
-}
-
-/// The claim that was planned, with permission to create it if its pool still has room.
+/// The claim that was planned, with permission to create it if its pool still has room. What it replaces goes after it, and
+/// leaves its room to it.
 pub(crate) fn prepare<'a>(
     context: &'a Context,
     planned: &PlannedClaim,
+    replaces: &[String],
 ) -> Result<(Permit<'a>, NodeClaim)> {
-    let name = || planned.pool.name.clone();
-    let pool =
-        context.managed_pool(&planned.pool.name).ok_or_else(|| Error::PoolGone { pool: name() })?;
-    check_limits(context, &pool)?;
+    let name = &planned.pool.name;
+    let pool = context.managed_pool(name).ok_or_else(|| Error::PoolGone { pool: name.clone() })?;
     let known = context.known_labels();
-    let permit =
-        context.permits(&pool, 1).pop().ok_or_else(|| Error::NodeLimit { pool: name() })?;
+    let requirements = claims::requirements(planned, &known);
+    let permit = context.permit(Wanted {
+        pool: &pool,
+        planned_from: &planned.pool,
+        requirements: &requirements,
+        replaces,
+        labels: &known,
+    })?;
     let rules = &context.provider.facts().label_rules;
-    let claim = claims::build(permit.name(), &pool, planned, &known, rules);
+    let claim = claims::build(permit.name(), &pool, planned, &requirements, rules);
     Ok((permit, claim))
 }
 

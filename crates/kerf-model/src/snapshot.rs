@@ -60,7 +60,8 @@ pub struct Pool {
     pub taints: Vec<Taint>,
     /// Limits as given; a resource that is not named is not limited.
     pub limits: Resources,
-    /// What claims that have no instance yet may come to take of the limits. They are not among the nodes.
+    /// What claims that have no instance yet may come to take of the limits, those to come included. They are not among the
+    /// nodes.
     pub launching: Resources,
     pub instance_types: Vec<Arc<InstanceType>>,
     /// Why it launches nothing for pods, if that is so.
@@ -216,15 +217,13 @@ impl Pool {
         self.disruption.grace_until(&node.disruption).filter(|_| !self.is_static())
     }
 
-    /// A claim that has no instance yet is not among the nodes, but the room that it may come to take is gone: as much as the
-    /// largest type has that its requirements allow.
-    pub fn charge_unlaunched(&mut self, claim: &Requirements) {
+    /// What a claim with these requirements may come to take of the limits: as much as the largest type has that they allow.
+    pub fn largest_for(&self, claim: &Requirements) -> Resources {
         let allowed = claim.get(INSTANCE_TYPE);
         let types = self.instance_types.iter();
         let types = types.filter(|one| allowed.is_none_or(|allowed| allowed.has(one.name())));
         let one_node = Resources::new().with(NODES, Quantity::from_units(1));
-        let largest = types.fold(one_node, |largest, one| largest.max(one.capacity()));
-        self.launching.add(&largest);
+        types.fold(one_node, |largest, one| largest.max(one.capacity()))
     }
 }
 

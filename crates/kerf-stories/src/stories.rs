@@ -144,6 +144,9 @@ macro_rules! stories {
                     pods_that_come_one_after_the_other_do_not_exceed_it_either,
                     a_limit_of_cpu_counts_whole_machines,
                     there_is_room_again_when_a_node_goes;
+                virtual_time(defaults):
+                    a_replacement_leaves_the_room_to_a_claim_that_is_to_come,
+                    a_claim_for_a_pod_leaves_the_room_to_a_replacement_that_is_to_come;
             }
             hostile_pods at hostile_pods {
                 shared(defaults):

@@ -104,8 +104,10 @@ impl Seen {
         if disrupted.len() > BUDGET {
             note(&mut self.over_budget, disrupted.join(", "));
         }
-        // Of the limit, what is on its way out counts no longer, as in Karpenter.
-        let staying = claims.values().filter(|claim| !api::is_deleting(claim));
+        // Of the limit, what is on its way out counts no longer, nor what is being replaced, as in Karpenter: the replacement
+        // comes first, and has the room of what it replaces.
+        let goes = |claim: &Value| api::is_deleting(claim) || is_true(claim, "DisruptionReason");
+        let staying = claims.values().filter(|claim| !goes(claim));
         let cpus = staying.map(|claim| amount(text(claim, "/status/capacity/cpu")));
         let cpus: Vec<_> = cpus.filter(|cpu| *cpu > 0.0).collect();
         let cpu: f64 = cpus.iter().sum();
@@ -240,6 +242,10 @@ mod tests {
         assert_eq!(seen.over_budget, ["a, b, c"]);
         seen.judge_claims(&objects(&[claim("30", false), claim("1500m", false), claim("9", true)]));
         assert_eq!((seen.most_cpu, seen.over_limit.len()), (31.5, 0));
+        let mut replaced = claim("4", false);
+        replaced["status"]["conditions"] = disrupted("a", reason)["status"]["conditions"].clone();
+        seen.judge_claims(&objects(&[claim("30", false), replaced]));
+        assert_eq!(seen.over_limit.len(), 0);
         seen.judge_claims(&objects(&[claim("30", false), claim("4", false)]));
         assert_eq!(seen.over_limit, ["34 CPUs of 2 claims"]);
     }

@@ -1,9 +1,9 @@
-//! The one way to create a NodeClaim: with a permit, which `limits.nodes` has room for.
+//! The one way to create a NodeClaim: with a permit, which the limits of its pool have room for.
 
 use std::time::Duration;
 
-use kerf_api::{NodeClaim, NodePool, annotations};
-use kerf_cluster::{Change, Cluster};
+use kerf_api::{NodeClaim, annotations};
+use kerf_cluster::{Change, Cluster, reservations::Wanted};
 use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 use tracing::{info, warn};
@@ -19,12 +19,11 @@ use crate::{
 const CERTAIN_AFTER: Duration = Duration::from_secs(61);
 
 impl Context {
-    /// Permission to create up to `want` more claims of the pool: as many as its `limits.nodes` has room for now. Each takes
-    /// up its room until it is used or dropped.
-    pub(crate) fn permits(&self, pool: &NodePool, want: u64) -> Vec<Permit<'_>> {
-        let names = self.index.reserve(pool, want, self.now());
-        let pool = pool.name_any();
-        names.into_iter().map(|name| Permit::new(self, pool.clone(), name)).collect()
+    /// Permission to create a claim, if the limits of its pool have room for it now. It takes up its room until it is used or
+    /// dropped.
+    pub(crate) fn permit(&self, wanted: Wanted<'_>) -> Result<Permit<'_>> {
+        let name = self.index.reserve(wanted, self.now())?;
+        Ok(Permit { context: self, pool: wanted.pool.name_any(), name, fate: Fate::Absent })
     }
 }
 
@@ -46,11 +45,7 @@ enum Fate {
     Exists,
 }
 
-impl<'a> Permit<'a> {
-    fn new(context: &'a Context, pool: String, name: String) -> Self {
-        Self { context, pool, name, fate: Fate::Absent }
-    }
-
+impl Permit<'_> {
     /// The name of the claim to be.
     pub(crate) fn name(&self) -> &str {
         &self.name

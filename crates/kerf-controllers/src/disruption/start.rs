@@ -35,9 +35,7 @@ impl NotStarted {
     /// What will stand against it again as long as nothing changes; `None` where the next attempt may succeed.
     pub(super) fn blocked(&self) -> Option<Blocked> {
         match self {
-            Self::Failed(limit @ (Error::NodeLimit { .. } | Error::LimitExceeded { .. })) => {
-                Some(Blocked::Limit { detail: limit.to_string() })
-            }
+            Self::Failed(Error::NoRoom(why)) => Some(Blocked::Limit { detail: why.to_string() }),
             Self::AlreadyUnderWay | Self::Failed(_) => None,
         }
     }
@@ -55,7 +53,7 @@ pub(super) async fn start(
         return Err(NotStarted::AlreadyUnderWay);
     }
     // Before anything is written: without room for all that comes, nothing goes.
-    let prepared = prepare(context, command)?;
+    let prepared = prepare(context, command, &record.candidates)?;
     record.candidates = mark_candidates(context, &record, command).await?;
     let replacements = launch(context, &record, command, prepared).await?;
     // Not earlier: the provisioner would see pods without a place, and launch for them too.
@@ -101,13 +99,18 @@ async fn mark_candidates(
 }
 
 /// What comes, with the permission for it.
-fn prepare<'a>(context: &'a Context, command: &Command) -> Result<Vec<(Permit<'a>, NodeClaim)>> {
+fn prepare<'a>(
+    context: &'a Context,
+    command: &Command,
+    replaces: &[String],
+) -> Result<Vec<(Permit<'a>, NodeClaim)>> {
     let replacements = command.replacements.iter();
     replacements
         .map(|replacement| match replacement {
-            Replacement::Planned(planned) => provisioning::prepare(context, planned),
+            Replacement::Planned(planned) => provisioning::prepare(context, planned, replaces),
             Replacement::OfTemplate(pool) => {
-                provisioning::prepare(context, &static_capacity::of_template(Arc::clone(pool)))
+                let planned = static_capacity::of_template(Arc::clone(pool));
+                provisioning::prepare(context, &planned, replaces)
             }
         })
         .collect()

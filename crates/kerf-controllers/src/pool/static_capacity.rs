@@ -14,7 +14,7 @@ use kerf_api::{
     conditions::{Conditioned, DISRUPTION_REASON, READY},
     labels,
 };
-use kerf_cluster::{Change, Cluster, Delta, node_counts::ClaimStage, view};
+use kerf_cluster::{Change, Cluster, Delta, node_counts::ClaimStage, reservations::NoRoom, view};
 use kerf_disruption::static_capacity::{Member, Resize, resize, victims};
 use kerf_model::{NodeCount, Pool, Price, Resources};
 use kerf_runtime::{Clock, Outcome, Queue, Workers};
@@ -91,7 +91,7 @@ impl Reconciler for StaticCapacity {
                     }
                     match grow(context, &pool).await {
                         Ok(()) => {}
-                        Err(Error::NodeLimit { .. }) => {
+                        Err(Error::NoRoom(NoRoom::Nodes { .. })) => {
                             info!(pool = name, replicas, ?count, "limits.nodes keeps pool small");
                             return Ok(Outcome::After(ROOM_AGAIN));
                         }
@@ -123,7 +123,7 @@ fn static_pool(context: &Context, name: &str) -> Option<(Arc<NodePool>, u64, Nod
 /// Creates one claim.
 async fn grow(context: &Context, pool: &NodePool) -> Result<()> {
     let view = view::pool_view(pool, Vec::new(), &context.known_labels())?;
-    let (permit, claim) = provisioning::prepare(context, &of_template(Arc::new(view)))?;
+    let (permit, claim) = provisioning::prepare(context, &of_template(Arc::new(view)), &[])?;
     permit.create(claim, "provisioned").await?;
     Ok(())
 }

@@ -15,20 +15,19 @@ use kube::{Resource, ResourceExt, api::ObjectMeta};
 /// Requirements that only steer the simulation; a NodeClaim never carries them.
 const ONLY_FOR_PLANNING: [&str; 3] = [labels::HOSTNAME, labels::REGISTERED, labels::INITIALIZED];
 
-/// The object to create under this name for a planned claim of this pool.
+/// The object to create under this name, with its [requirements], for a planned claim of this pool.
 pub(super) fn build(
     name: &str,
     pool: &NodePool,
     planned: &PlannedClaim,
-    known: &KnownLabels,
+    requirements: &Requirements,
     rules: &LabelRules,
 ) -> NodeClaim {
     let template = &pool.spec.template.spec;
-    let requirements = requirements(planned, known);
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
         generate_name: Some(format!("{}-", pool.name_any())),
-        labels: Some(claim_labels(name, planned, &requirements, rules)),
+        labels: Some(claim_labels(name, planned, requirements, rules)),
         annotations: Some(claim_annotations(pool, planned)),
         owner_references: pool.controller_owner_ref(&()).map(|owner| {
             let block_owner_deletion = Some(true);
@@ -50,7 +49,7 @@ pub(super) fn build(
 
 /// What the plan asks for, narrowed to the instance types that are left and to what can be bought of them. A plan that
 /// names none leaves the choice to the provider.
-fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requirements {
+pub(super) fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requirements {
     let mut requirements = planned.requirements.clone();
     for key in ONLY_FOR_PLANNING {
         requirements.remove(key);
@@ -132,6 +131,11 @@ mod tests {
         .unwrap()
     }
 
+    fn built_from(name: &str, planned: &PlannedClaim, rules: &LabelRules) -> NodeClaim {
+        let requirements = requirements(planned, &KnownLabels::default());
+        build(name, &pool(), planned, &requirements, rules)
+    }
+
     fn planned() -> PlannedClaim {
         let offering = |capacity_type: &str, available| Offering {
             requirements: Requirements::new([
@@ -169,7 +173,7 @@ mod tests {
 
     fn built() -> NodeClaim {
         let rules = LabelRules::default();
-        build("default-x", &pool(), &planned(), &KnownLabels::default(), &rules)
+        built_from("default-x", &planned(), &rules)
     }
 
     #[test]
@@ -195,7 +199,7 @@ mod tests {
     fn a_plan_without_instance_types_leaves_the_choice_to_the_provider() {
         let planned = PlannedClaim { instance_types: Vec::new(), ..planned() };
         let rules = LabelRules::default();
-        let claim = build("default-x", &pool(), &planned, &KnownLabels::default(), &rules);
+        let claim = built_from("default-x", &planned, &rules);
         let keys: Vec<_> = claim.spec.requirements.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(keys, ["tier", "topology.kubernetes.io/zone"]);
     }
@@ -212,8 +216,7 @@ mod tests {
     #[test]
     fn of_several_values_the_name_of_the_claim_decides() {
         let tier = |name: &str| {
-            let claim =
-                build(name, &pool(), &planned(), &KnownLabels::default(), &LabelRules::default());
+            let claim = built_from(name, &planned(), &LabelRules::default());
             claim.labels()["tier"].clone()
         };
         let suffixes = ["b4xqz", "7kd2m", "wl95t", "nnc8r", "v6hjs", "qp2zx", "d8fgk", "2rtbm"];
@@ -243,7 +246,7 @@ mod tests {
             let planned =
                 PlannedClaim { requirements: Requirements::new(requirement), ..planned() };
             let rules = LabelRules::default();
-            let claim = build("x", &pool(), &planned, &KnownLabels::default(), &rules);
+            let claim = built_from("x", &planned, &rules);
             assert_eq!(claim.labels().contains_key("team2"), expected, "{what}");
         }
     }

@@ -1,5 +1,7 @@
 //! What of a cluster is written into a file, so that decisions can be made from it later.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
     core::v1::{
@@ -13,9 +15,9 @@ use kerf_api::{NodeClaim, NodePool};
 use kube_core::ApiResource;
 use serde_json::{Value, json};
 
-use crate::fields::trim;
+use crate::fields::{trim, trim_node_class};
 
-/// Everything that decisions depend on. Pods come last: their nodes are then known already.
+/// Everything that decisions depend on, but for NodeClasses, which are the providers'. Pods come last: their nodes are then known already.
 pub fn dumped_resources() -> [ApiResource; 15] {
     [
         ApiResource::erase::<NodePool>(&()),
@@ -45,6 +47,33 @@ pub fn dumped(mut item: Value, resource: &ApiResource) -> Value {
         only_selector(&mut item);
     }
     item
+}
+
+/// A NodeClass as an item of a list, trimmed to these fields.
+pub fn dumped_node_class(
+    mut item: Value,
+    resource: &ApiResource,
+    fields: &[&'static str],
+) -> Value {
+    item["apiVersion"] = resource.api_version.clone().into();
+    item["kind"] = resource.kind.clone().into();
+    trim_node_class(&mut item, fields);
+    item
+}
+
+/// Group and kind of the NodeClasses that NodePools and NodeClaims among these objects refer to.
+pub fn referenced_node_classes(objects: &[Value]) -> BTreeSet<(String, String)> {
+    let reference = |object: &Value| {
+        let place = match object.get("kind")?.as_str()? {
+            "NodePool" => "/spec/template/spec/nodeClassRef",
+            "NodeClaim" => "/spec/nodeClassRef",
+            _ => return None,
+        };
+        let reference = object.pointer(place)?;
+        let text = |field: &str| reference.get(field)?.as_str().map(str::to_owned);
+        Some((text("group")?, text("kind")?))
+    };
+    objects.iter().filter_map(reference).collect()
 }
 
 /// The pods of these exist; what they would make is not wanted, only which pods are theirs.

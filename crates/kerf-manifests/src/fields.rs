@@ -120,6 +120,9 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
     ("storage.k8s.io/v1", "CSINode", &[&["spec.drivers.name", "spec.drivers.allocatable"]]),
 ];
 
+/// Of a NodeClass, beside what its provider says. Its conditions are of a generation.
+const NODE_CLASS: &[&str] = &["metadata.generation"];
+
 const METADATA: &[&str] = &[
     "apiVersion",
     "kind",
@@ -209,7 +212,21 @@ pub fn trim(object: &mut Value) {
     }
     // The hash of a NodePool is made of all that its template says, its annotations included.
     let template = if kind == "NodePool" { "" } else { "/spec/template/metadata" };
-    for metadata in ["/metadata", template] {
+    trim_annotations(object, &["/metadata", template]);
+}
+
+/// Leaves of a NodeClass what its provider says.
+pub(crate) fn trim_node_class(object: &mut Value, fields: &[&'static str]) {
+    let mut kept = Kept::default();
+    for path in METADATA.iter().chain(NODE_CLASS).chain(fields) {
+        kept.add(path.split('.'));
+    }
+    kept.apply(object);
+    trim_annotations(object, &["/metadata"]);
+}
+
+fn trim_annotations(object: &mut Value, of: &[&str]) {
+    for metadata in of {
         let annotations = object.pointer_mut(&format!("{metadata}/annotations"));
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.retain(|key, _| is_annotation_read(key));
@@ -217,9 +234,10 @@ pub fn trim(object: &mut Value) {
     }
 }
 
+/// Providers have domains of their own, which begin as Karpenter's does.
 fn is_annotation_read(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    domain == kerf_api::GROUP || ANNOTATIONS.contains(&key)
+    domain.starts_with("karpenter.") || ANNOTATIONS.contains(&key)
 }
 
 impl Kept {
@@ -327,6 +345,28 @@ mod tests {
             }},
         });
         check(deployment, &expected);
+    }
+
+    #[test]
+    fn of_a_node_class_only_what_its_provider_names_is_kept() {
+        let mut class = json!({
+            "apiVersion": "cloud.example/v1", "kind": "ExampleNodeClass",
+            "metadata": {
+                "name": "a", "generation": 2, "resourceVersion": "7",
+                "annotations": {"karpenter.cloud.example/hash": "1", "example.com/password": "hunter2"},
+            },
+            "spec": {"zones": ["a"], "userData": "PASSWORD=hunter2"},
+            "status": {"images": [{"id": "i", "owner": "o"}]},
+        });
+        trim_node_class(&mut class, &["spec.zones", "status.images.id"]);
+        let expected = json!({
+            "apiVersion": "cloud.example/v1", "kind": "ExampleNodeClass",
+            "metadata": {
+                "name": "a", "generation": 2, "annotations": {"karpenter.cloud.example/hash": "1"},
+            },
+            "spec": {"zones": ["a"]}, "status": {"images": [{"id": "i"}]},
+        });
+        assert_eq!(class, expected);
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod offline;
 mod times;
 mod workloads;
 
-pub use dump::{dumped, dumped_resources};
+pub use dump::{dumped, dumped_node_class, dumped_resources, referenced_node_classes};
 pub use fields::trim;
 pub use lines::Lines;
 pub use offline::Offline;

@@ -32,6 +32,10 @@ impl Provider for Kwok {
         vec![node_class::kind()]
     }
 
+    fn saved_fields(&self) -> &'static [&'static str] {
+        &["spec.nodeRegistrationDelay", "status.conditions"]
+    }
+
     fn additions(&self) -> Additions<'static> {
         node_class::additions()
     }

@@ -17,6 +17,10 @@ pub trait Provider: Send + Sync {
     /// The kinds of its NodeClasses; the first is the default.
     fn node_classes(&self) -> Vec<NodeClassKind>;
 
+    /// The fields of its NodeClasses that are written into snapshots: those that instance types follow from, and none that may
+    /// hold a secret.
+    fn saved_fields(&self) -> &'static [&'static str];
+
     /// What it adds to the CRDs.
     fn additions(&self) -> Additions<'static>;
 

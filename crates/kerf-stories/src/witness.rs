@@ -20,8 +20,9 @@ use kerf_api::{
 use kerf_cluster::{Cluster, Kind, Ownership, snapshot::Inputs};
 use kerf_controllers::{Settings, snapshot_inputs};
 use kerf_disruption::{Memory, pass};
-use kerf_manifests::{Loader, dumped, dumped_resources};
+use kerf_manifests::{Loader, dumped, dumped_node_class, dumped_resources};
 use kerf_model::{InstanceType, Snapshot};
+use kerf_provider::Provider;
 use kerf_provider_kwok::{self as kwok, KwokNodeClass, KwokProvider};
 use kube::{
     Api, Client, ResourceExt,
@@ -107,10 +108,13 @@ impl Witness {
     /// As `kerf plan` sees it in the file that `kerf snapshot` writes.
     fn offline(&self, objects: &[(ApiResource, Value)], now: Timestamp) -> Snapshot {
         let mut reader = Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]);
-        // `kerf snapshot` leaves NodeClasses out.
-        let written = objects.iter().filter(|(resource, _)| resource.kind != kwok::KIND);
-        for (resource, object) in written {
-            let added = reader.add(dumped(object.clone(), resource));
+        for (resource, object) in objects {
+            let written = if resource.kind == kwok::KIND {
+                dumped_node_class(object.clone(), resource, kwok::Kwok.saved_fields())
+            } else {
+                dumped(object.clone(), resource)
+            };
+            let added = reader.add(written);
             added.unwrap_or_else(|error| panic!("{error}"));
         }
         let label_rules = kwok::label_rules(&self.catalogue).calling_zones_as_clouds_do();

@@ -138,7 +138,7 @@ impl Objects {
         let classes = classes.map(|class| (class.group, class.kind));
         let (mut objects, mut warnings) = (Loader::knowing(classes), Vec::new());
         if files.is_empty() {
-            for object in read_cluster(|_, _| {})? {
+            for object in read_cluster(|_| {})? {
                 objects.add(object).map_err(InputError::of_cluster)?;
             }
         } else {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use kerf_provider::{BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, Provider};
 use kerf_runtime::{Clock, Metrics};
-use kube::Client;
+use kube::{
+    Client,
+    api::{ApiResource, GroupVersionKind},
+};
 
 /// The first is the default.
 static ALL: [&dyn Provider; 1] = [&kerf_provider_kwok::Kwok];
@@ -23,6 +26,20 @@ pub(crate) fn names() -> String {
 /// The flags of all of them: which one is chosen is known only when the command line has been read.
 pub(crate) fn flags() -> impl Iterator<Item = &'static Flag> {
     ALL.into_iter().flat_map(|provider| provider.flags().iter().copied())
+}
+
+/// A kind of NodeClass, and which of its fields may be written into a snapshot.
+pub(crate) fn node_class(
+    group: &str,
+    kind: &str,
+) -> Option<(ApiResource, &'static [&'static str])> {
+    ALL.into_iter().find_map(|provider| {
+        let mut kinds = provider.node_classes().into_iter();
+        let class = kinds.find(|class| class.group == group && class.kind == kind)?;
+        let of_version = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
+        let resource = ApiResource::from_gvk_with_plural(&of_version, &class.plural);
+        Some((resource, provider.saved_fields()))
+    })
 }
 
 /// A provider and what its flags were set to.

@@ -2,13 +2,14 @@
 
 use std::{
     error::Error as _,
+    fmt,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use jiff::Timestamp;
-use kerf_manifests::{dumped, dumped_resources};
+use kerf_manifests::{dumped, dumped_node_class, dumped_resources, referenced_node_classes};
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
@@ -19,7 +20,10 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::cli::{SnapshotOptions, VERSION};
+use crate::{
+    cli::{SnapshotOptions, VERSION},
+    providers,
+};
 
 /// Objects per request, as kubectl has it.
 const PAGE: u32 = 500;
@@ -55,7 +59,7 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> ExitCode {
 
 fn take(options: &SnapshotOptions) -> Result<(), SnapshotError> {
     let taken_at = Clock::system().now();
-    let objects = read_cluster(|plural, count| eprintln!("read {count} {plural}"))?;
+    let objects = read_cluster(|progress| eprintln!("{progress}"))?;
     let written = match &options.output_file {
         None => match write(&objects, taken_at, &mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -91,14 +95,31 @@ fn write_file(objects: &[Value], taken_at: Timestamp, path: &Path) -> io::Result
     Ok(())
 }
 
+/// What becomes of a kind.
+pub(crate) enum Progress<'a> {
+    Read { plural: &'a str, count: usize },
+    LeftOut { kind: &'a str },
+}
+
+impl fmt::Display for Progress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { plural, count } => write!(f, "read {count} {plural}"),
+            Self::LeftOut { kind } => {
+                write!(f, "left out {kind}: this build of kerf has no provider for it")
+            }
+        }
+    }
+}
+
 /// Lists everything that decisions depend on, trimmed to what they use. Nothing is written, and secrets and
 /// config maps are not asked for.
-pub(crate) fn read_cluster(progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, ReadError> {
+pub(crate) fn read_cluster(progress: impl FnMut(Progress<'_>)) -> Result<Vec<Value>, ReadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(ReadError::Runtime)?.block_on(read_all(progress))
 }
 
-async fn read_all(mut progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, ReadError> {
+async fn read_all(mut progress: impl FnMut(Progress<'_>)) -> Result<Vec<Value>, ReadError> {
     let mut config = client::config().await?;
     // Whoever waits at a prompt is told at once.
     config.default_retry = false;
@@ -110,8 +131,19 @@ async fn read_all(mut progress: impl FnMut(&str, usize)) -> Result<Vec<Value>, R
     let mut objects = Vec::new();
     for resource in dumped_resources() {
         let before = objects.len();
-        list(&client, &resource, &mut objects).await?;
-        progress(&resource.plural, objects.len() - before);
+        list(&client, &resource, &mut objects, |item| dumped(item, &resource)).await?;
+        progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
+    }
+    // Other kinds may not exist, and whoever may not list them is refused all the same.
+    for (group, kind) in referenced_node_classes(&objects) {
+        let Some((resource, fields)) = providers::node_class(&group, &kind) else {
+            progress(Progress::LeftOut { kind: &kind });
+            continue;
+        };
+        let before = objects.len();
+        let trimmed = |item| dumped_node_class(item, &resource, fields);
+        list(&client, &resource, &mut objects, trimmed).await?;
+        progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
     }
     Ok(objects)
 }
@@ -120,6 +152,7 @@ async fn list(
     client: &Client,
     resource: &ApiResource,
     objects: &mut Vec<Value>,
+    trimmed: impl Fn(Value) -> Value,
 ) -> Result<(), ReadError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     let from = objects.len();
@@ -128,9 +161,7 @@ async fn list(
         let page = match api.list(&parameters).await {
             Ok(page) => page,
             // A cluster without the custom resources has no objects of them.
-            Err(kube::Error::Api(status))
-                if status.code == 404 && resource.group == kerf_api::GROUP =>
-            {
+            Err(kube::Error::Api(status)) if status.code == 404 && is_custom(resource) => {
                 return Ok(());
             }
             // The server forgot where the last page ended: all in one go, then.
@@ -144,7 +175,8 @@ async fn list(
                 return Err(ReadError::List { plural, problem });
             }
         };
-        objects.extend(page.items.into_iter().filter_map(|object| trimmed(object, resource)));
+        let items = page.items.into_iter().filter_map(|item| serde_json::to_value(item).ok());
+        objects.extend(items.map(&trimmed));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(()),
@@ -152,8 +184,8 @@ async fn list(
     }
 }
 
-fn trimmed(object: DynamicObject, resource: &ApiResource) -> Option<Value> {
-    Some(dumped(serde_json::to_value(object).ok()?, resource))
+fn is_custom(resource: &ApiResource) -> bool {
+    resource.group.contains('.') && !resource.group.ends_with(".k8s.io")
 }
 
 /// What the server said, or the innermost error: the outer ones say only that a request failed.

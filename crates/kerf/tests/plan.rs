@@ -534,6 +534,11 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
             {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}}}},
     });
     objects.push(pool);
+    objects.push(json!({
+        "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
+        "metadata": {"name": "default", "generation": 3, "annotations": {"last-applied": "a"}},
+        "spec": {"nodeRegistrationDelay": "7s"},
+    }));
     let home = tempfile::tempdir().unwrap();
     let (url, requests) = serve(objects.clone());
     write_kubeconfig(home.path(), &url);
@@ -549,11 +554,10 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
         output(kerf(home.path(), &["snapshot", &format!("--output-file={path}")]));
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     let progress: Vec<_> = stderr.lines().collect();
-    assert_eq!(progress.len(), 15, "{stderr}");
-    assert!(
-        progress.contains(&"read 3 pods") && progress.contains(&"read 0 nodeclaims"),
-        "{stderr}"
-    );
+    assert_eq!(progress.len(), 16, "{stderr}");
+    for read in ["read 3 pods", "read 0 nodeclaims", "read 1 kwoknodeclasses"] {
+        assert!(progress.contains(&read), "{read}\n{stderr}");
+    }
     assert_eq!(planned(&["-f", &path]), live);
 
     let (code, stdout, _) = output(kerf(home.path(), &["snapshot"]));
@@ -567,6 +571,7 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
     {
         assert!(!stdout.contains(absent), "{absent}\n{stdout}");
     }
+    assert!(stdout.contains(r#""spec":{"nodeRegistrationDelay":"7s"}"#), "{stdout}");
     // Nothing was left beside it.
     let files = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(files.filter(|name| name != ".kube" && name != "snapshot.json").count(), 0);
@@ -576,6 +581,25 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
         assert!(!request.contains("secrets") && !request.contains("configmaps"), "{request}");
         assert!(!request.contains("watch"), "{request}");
     }
+}
+
+#[test]
+fn node_classes_that_this_build_does_not_know_are_named() {
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef":
+            {"group": "cloud.example", "kind": "ExampleNodeClass", "name": "default"}}}},
+    });
+    let home = tempfile::tempdir().unwrap();
+    let (url, requests) = serve(vec![pool]);
+    write_kubeconfig(home.path(), &url);
+    let (code, _, stderr) = output(kerf(home.path(), &["snapshot"]));
+    assert_eq!(code, Some(0));
+    let said = "left out ExampleNodeClass: this build of kerf has no provider for it";
+    assert_eq!(stderr.lines().last(), Some(said), "{stderr}");
+    // Where roles are narrow, the server refuses to list a kind that it does not even have.
+    let asked = requests.lock().unwrap().iter().any(|one| one.contains("nodeclasses"));
+    assert!(!asked, "kinds that nothing refers to are not asked for");
 }
 
 #[test]

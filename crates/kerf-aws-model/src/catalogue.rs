@@ -5,6 +5,7 @@
 
 mod document;
 mod facts;
+mod region;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use kerf_model::Price;
 pub use document::{CatalogueError, Document, RegionPrices};
 pub(crate) use facts::family;
 pub use facts::{Accelerator, Architecture, Gpu, Network, Neuron, Trait, Traits, TypeFacts};
+pub use region::{Region, RegionType};
 pub use zones::RegionZones;
 
 /// The documents that are part of the program. A test reads them all.

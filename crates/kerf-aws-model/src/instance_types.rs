@@ -90,4 +90,7 @@ impl Default for Settings {
 }
 
 #[cfg(test)]
+pub(crate) use tests::class as class_for_tests;
+
+#[cfg(test)]
 mod tests;

@@ -1,9 +1,13 @@
 //! What is decided about AWS, without a client and without a clock.
 
 pub mod catalogue;
+pub mod class_types;
 pub mod errors;
 pub mod instance_types;
 pub mod messages;
+pub mod offerings;
 pub mod prices;
+pub mod reservations;
+pub mod subnets;
 pub mod unavailable;
 pub mod user_data;

@@ -67,8 +67,7 @@ pub fn on_demand_prices<'a>(
             entry.terms.on_demand.values().flat_map(|term| term.price_dimensions.values());
         let price = dimensions
             .filter_map(|dimension| dimension.price_per_unit.get(currency)?.parse::<Price>().ok())
-            .filter(|price| *price > Price::ZERO)
-            .last();
+            .rfind(|price| *price > Price::ZERO);
         if let Some(price) = price.filter(|_| !entry.product.attributes.instance_type.is_empty()) {
             prices.insert(entry.product.attributes.instance_type, price);
         }

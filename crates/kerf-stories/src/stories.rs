@@ -214,6 +214,7 @@ macro_rules! stories {
                     a_claim_expires_when_its_time_has_come,
                     the_arrival_of_a_pod_is_noted_on_its_claim;
                 virtual_time(defaults):
+                    the_arrival_of_a_pod_is_noted_before_its_claim_names_the_node,
                     what_the_cloud_calls_drift_is_drift,
                     a_type_that_is_no_longer_sold_is_drift_after_an_hour,
                     a_claim_does_not_drift_before_it_is_launched,

@@ -59,7 +59,9 @@ impl Reconciler for PodEvents {
         let Some(claim) = context.managed_claim(name) else { return Ok(Outcome::Done) };
         let seen = {
             let cluster = context.index.read();
-            let node = claim.node_name();
+            // Its name is noted on the claim only after the Node takes pods.
+            let node = cluster.node_of(claim.provider_id()).ok();
+            let node = node.and_then(|node| node.metadata.name.as_deref()).unwrap_or_default();
             let on_node = cluster.pods_on(node).filter(|pod| !pods::is_owned_by_daemon_set(pod));
             on_node.filter_map(|pod| pods::last_event(pod)).chain(vanished).max()
         };

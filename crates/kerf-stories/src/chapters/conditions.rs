@@ -9,7 +9,7 @@ use kerf_api::{
     hash::HASH_VERSION,
     labels,
 };
-use kerf_testbed::{CloudFault, actors::RUNS_FOR};
+use kerf_testbed::{CloudFault, Fault, Matching, actors::RUNS_FOR};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -211,6 +211,18 @@ pub async fn a_claim_expires_when_its_time_has_come(world: World) {
 
 pub async fn the_arrival_of_a_pod_is_noted_on_its_claim(world: World) {
     with_pool(&world, &json!({})).await;
+    a_pod_comes_and_is_noted(&world).await;
+}
+
+/// The Node is registered first and takes the pod, which changes no more. Only then its claim says which Node it has.
+pub async fn the_arrival_of_a_pod_is_noted_before_its_claim_names_the_node(world: World) {
+    with_pool(&world, &json!({})).await;
+    let status = Matching::writes().resource("nodeclaims").subresource("status");
+    world.faults().at_rate(1.0, status, Fault::Delay(Duration::from_mins(1)));
+    a_pod_comes_and_is_noted(&world).await;
+}
+
+async fn a_pod_comes_and_is_noted(world: &World) {
     let pod = world.create(build::pod("a", &json!({}))).await;
     world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
     world

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use kerf_control_plane::BinariesError;
 
+use crate::aws::{self, Outcome};
 use crate::cargo::{cargo, workspace};
 use crate::control_plane;
 use crate::generate;
@@ -33,8 +34,10 @@ pub(crate) fn run(testing: &Testing) -> ExitCode {
         let features = ["--workspace", "--all-targets", "--no-default-features"];
         check(&[&["clippy"], &features[..], &["--", "-D", "warnings"]].concat())
     });
-    total += step("types of AWS", aws_types);
+    total +=
+        step("types of AWS", || lane("whether the types of AWS are current", generate::aws(true)));
     total += step("unit tests", || tests(&["--workspace", "--exclude", "kerf-e2e"], &[]));
+    total += step("calls of moto", || lane("the calls of moto", aws::moto()));
     total += step("control plane tests", control_plane_tests);
 
     let minutes = started.elapsed().as_secs_f64() / 60.0;
@@ -83,12 +86,12 @@ fn check(arguments: &[&str]) -> Tally {
     }
 }
 
-/// Whether the generated types are what the models and the list make.
-fn aws_types() -> Tally {
-    match generate::aws(true) {
-        Ok(generate::Outcome::Done) => Tally { passed: 1, ..Tally::default() },
-        Ok(generate::Outcome::Skipped { reason }) => {
-            eprintln!("!!! SKIPPED: whether the types of AWS are current. {reason}");
+/// A check that needs tools which a machine may not have.
+fn lane(what: &str, result: anyhow::Result<Outcome>) -> Tally {
+    match result {
+        Ok(Outcome::Done) => Tally { passed: 1, ..Tally::default() },
+        Ok(Outcome::Skipped { reason }) => {
+            eprintln!("!!! SKIPPED: {what}. {reason}");
             Tally { skipped: 1, ..Tally::default() }
         }
         Err(error) => broken(&format!("{error:#}")),

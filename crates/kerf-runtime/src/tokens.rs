@@ -78,6 +78,6 @@ mod tests {
         tokens.drain();
         assert_eq!(tokens.take(), Duration::from_millis(500));
         tokens.drain();
-        assert_eq!(tokens.take(), Duration::from_millis(1000));
+        assert_eq!(tokens.take(), Duration::from_secs(1));
     }
 }

@@ -9,14 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::aws_shapes::{Selection, Service};
+use crate::aws::Outcome;
 use crate::cargo::workspace;
 use crate::python;
-
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Done,
-    Skipped { reason: String },
-}
 
 /// Writes the types, or says with `check` whether they are stale.
 pub(crate) fn run(check: bool) -> Result<Outcome> {

@@ -52,7 +52,7 @@ macro_rules! declare {
     ($($method:ident: $request:ty => $response:ty,)*) => {
         /// AWS, as far as Kerf knows it: in one region, with the rights of one role.
         #[async_trait]
-        pub trait Aws: Send + Sync {
+        pub trait Aws: std::fmt::Debug + Send + Sync {
             $(async fn $method(&self, request: &$request) -> Result<$response, AwsError>;)*
         }
     };

@@ -86,7 +86,11 @@ impl AwsClient {
                 Err((failure, _)) if attempts >= self.max_attempts => break Err(failure),
                 Err((failure, Remedy::Applied)) => (failure, Duration::ZERO),
                 Err((failure, Remedy::None)) => match Cause::of(&failure) {
-                    Some(cause) if self.quota().pay(cause) => {
+                    // Only a throttled call is known not to have been carried out.
+                    Some(cause)
+                        if (cause == Cause::Throttled || request.is_repeatable())
+                            && self.quota().pay(cause) =>
+                    {
                         retried = Some(cause);
                         (failure, self.jitter().any(longest_wait(attempts)))
                     }

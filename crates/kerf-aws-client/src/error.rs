@@ -18,7 +18,7 @@ pub struct AwsError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The service answered, and said no. The code decides what it means; see [`AwsError::meaning`].
-    #[error("{code}: {message} (status {status}{})", request_id.as_ref().map(|id| format!(", request {id}")).unwrap_or_default())]
+    #[error("{}", refusal(*status, code, message, request_id.as_deref()))]
     Refused { status: u16, code: String, message: String, request_id: Option<String> },
     #[error("there was no answer within {} s", after.as_secs())]
     TimedOut { after: Duration },
@@ -30,6 +30,15 @@ pub enum Failure {
     Unsigned(String),
     #[error("the response cannot be read: {0}")]
     Unreadable(#[from] DecodeError),
+}
+
+/// An answer without a code is not one of AWS: then its status says most.
+fn refusal(status: u16, code: &str, message: &str, request_id: Option<&str>) -> String {
+    let request = request_id.map(|id| format!(", request {id}")).unwrap_or_default();
+    if code.is_empty() {
+        return format!("status {status}: {message}");
+    }
+    format!("{code}: {message} (status {status}{request})")
 }
 
 impl AwsError {

@@ -12,6 +12,11 @@ pub trait Operation: Shape {
     const NAME: &'static str;
     const ROUTE: Route;
     type Response: Shape + Default;
+
+    /// Whether AWS does it once, even if it is asked twice. A call that makes something needs a token for that.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
 }
 
 /// A service of AWS as its clients have to know it.
@@ -80,9 +85,9 @@ pub fn find_operation(
     Ok(found.map(|call| (call.service, call.name)))
 }
 
-/// The calls of a service, each with its shapes.
+/// The calls of a service, each with its shapes: `Name["/path"](token): Request -> Response`.
 macro_rules! operations {
-    ($($name:ident $([$path:literal])?: $request:ident -> $response:ident,)*) => {
+    ($($name:ident $([$path:literal])? $(($token:ident))?: $request:ident -> $response:ident,)*) => {
         pub(crate) const CALLS: &[$crate::operation::Call] = &[$($crate::operation::Call {
             service: &SERVICE,
             name: stringify!($name),
@@ -94,6 +99,10 @@ macro_rules! operations {
             const NAME: &'static str = stringify!($name);
             const ROUTE: $crate::operation::Route = $crate::operation::route!($($path)?);
             type Response = $response;
+
+            $(fn is_repeatable(&self) -> bool {
+                self.$token.is_some()
+            })?
         })*
     };
 }

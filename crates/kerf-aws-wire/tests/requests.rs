@@ -196,6 +196,17 @@ fn a_fleet_is_asked_for() {
 }
 
 #[test]
+fn what_makes_something_is_repeatable_with_a_token_only() {
+    let token = text("token");
+    assert!(!ec2::CreateFleetRequest::default().is_repeatable());
+    assert!(ec2::CreateFleetRequest { client_token: token, ..Default::default() }.is_repeatable());
+    assert!(!ec2::CreateLaunchTemplateRequest::default().is_repeatable());
+    assert!(!ec2::RunInstancesRequest::default().is_repeatable());
+    assert!(ec2::TerminateInstancesRequest::default().is_repeatable());
+    assert!(ec2::DescribeInstancesRequest::default().is_repeatable());
+}
+
+#[test]
 fn a_launch_template_is_made() {
     check(
         &ec2::CreateLaunchTemplateRequest {

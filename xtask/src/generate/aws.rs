@@ -78,7 +78,12 @@ fn generate(service: &Service, model: &Value) -> Result<String> {
                 format!("[{path:?}]")
             }
         };
-        writeln!(calls, "    {name}{path}: {name}Request -> {name}Response,")?;
+        let input = &model["shapes"][operation["input"]["shape"].as_str().unwrap_or_default()];
+        let is_token =
+            |member: &&String| input["members"][member.as_str()]["idempotencyToken"] == true;
+        let token = service.shapes[&format!("{name}Request")].iter().find(is_token);
+        let token = token.map(|token| format!("({})", field(token))).unwrap_or_default();
+        writeln!(calls, "    {name}{path}{token}: {name}Request -> {name}Response,")?;
     }
     let unused: Vec<_> = service.shapes.keys().filter(|name| !shapes.contains_key(*name)).collect();
     ensure!(unused.is_empty(), "no operation reaches {unused:?}");

@@ -145,6 +145,25 @@ async fn what_stays_wrong_is_tried_once() {
 }
 
 #[tokio::test]
+async fn a_fleet_without_a_token_is_asked_for_again_only_if_it_was_throttled() {
+    const FLEET: &str = "<CreateFleetResponse><fleetId>fleet-1</fleetId></CreateFleetResponse>";
+    let cases = [
+        (None, ec2_error(500, "InternalError"), 1),
+        (None, Reply::hang_up(), 1),
+        (None, ec2_error(503, "RequestLimitExceeded"), 2),
+        (Some("token"), ec2_error(500, "InternalError"), 2),
+        (Some("token"), Reply::hang_up(), 2),
+    ];
+    for (token, reply, asked) in cases {
+        let server = Server::start([reply, Reply::new(200, FLEET)]).await;
+        let client_token = token.map(str::to_owned);
+        let request = ec2::CreateFleetRequest { client_token, ..Default::default() };
+        let result = client(&server).create_fleet(&request).await;
+        assert_eq!(server.requests().len(), asked, "{token:?} {result:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_clock_that_is_wrong_is_put_right_by_the_answer() {
     let date = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     let server = Server::start([

@@ -14,11 +14,11 @@ pub const SERVICE: Service = Service {
 };
 
 operations! {
-    CreateFleet: CreateFleetRequest -> CreateFleetResponse,
-    CreateLaunchTemplate: CreateLaunchTemplateRequest -> CreateLaunchTemplateResponse,
+    CreateFleet(client_token): CreateFleetRequest -> CreateFleetResponse,
+    CreateLaunchTemplate(client_token): CreateLaunchTemplateRequest -> CreateLaunchTemplateResponse,
     DeleteLaunchTemplate: DeleteLaunchTemplateRequest -> DeleteLaunchTemplateResponse,
     DescribeLaunchTemplates: DescribeLaunchTemplatesRequest -> DescribeLaunchTemplatesResponse,
-    RunInstances: RunInstancesRequest -> RunInstancesResponse,
+    RunInstances(client_token): RunInstancesRequest -> RunInstancesResponse,
     CreateTags: CreateTagsRequest -> CreateTagsResponse,
     TerminateInstances: TerminateInstancesRequest -> TerminateInstancesResponse,
     DescribeInstances: DescribeInstancesRequest -> DescribeInstancesResponse,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kerf_api::{NodeClass, NodePool, crd::Additions, labels::LabelRules};
 use kerf_model::InstanceType;
 use kerf_provider::{
-    BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, NodeClassKind, Provider,
+    BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, Launchable, NodeClassKind,
+    Provider, UnknownTypes,
 };
 
 use crate::{GROUP, KIND, KwokProvider, from_file, generated, label_rules, node_class};
@@ -86,9 +87,13 @@ impl Catalogue for KwokCatalogue {
         &self,
         pool: &NodePool,
         _class: Option<&NodeClass>,
-    ) -> Option<Vec<Arc<InstanceType>>> {
+    ) -> Result<Launchable, UnknownTypes> {
         let class = &pool.spec.template.spec.node_class_ref;
         let is_own = class.group == GROUP && class.kind == KIND;
-        (self.is_given || is_own).then(|| self.types.clone())
+        if self.is_given || is_own {
+            Ok(Launchable { types: self.types.clone(), ..Launchable::default() })
+        } else {
+            Err(UnknownTypes::OtherProvider)
+        }
     }
 }

@@ -37,6 +37,11 @@ pub trait Provider: Send + Sync {
     /// What it knows of its instance types without a cloud, for `kerf plan` and `kerf explain`.
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError>;
 
+    /// Whether it can be connected. One that cannot serves the commands that need no cloud, and `kerf run` does not offer it.
+    fn can_connect(&self) -> bool {
+        true
+    }
+
     /// The provider at work. Whatever takes a network belongs into [`CloudProvider::start`].
     fn connect(&self, with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError>;
 }
@@ -66,12 +71,29 @@ impl fmt::Debug for Connect<'_> {
 pub trait Catalogue: Send + Sync {
     fn label_rules(&self) -> &LabelRules;
 
-    /// What the pool could launch; `None` where that is not known, as for a pool of another provider.
+    /// What the pool could launch. The class is missing where the objects do not have it.
     fn instance_types(
         &self,
         pool: &NodePool,
         class: Option<&NodeClass>,
-    ) -> Option<Vec<Arc<InstanceType>>>;
+    ) -> Result<Launchable, UnknownTypes>;
+}
+
+/// What a pool could launch.
+#[derive(Clone, Debug, Default)]
+pub struct Launchable {
+    pub types: Vec<Arc<InstanceType>>,
+    /// What is assumed about them, in sentences for the user.
+    pub notes: Vec<String>,
+}
+
+/// Why it is not known what a pool could launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownTypes {
+    /// The NodeClass of the pool is another provider's.
+    OtherProvider,
+    /// The NodeClass is missing, or cannot be used.
+    NodeClass(String),
 }
 
 /// A flag of the command line, with its environment variable and default.
@@ -119,13 +141,34 @@ impl Flag {
     };
 }
 
-/// What a provider's flags were set to, defaults included.
+/// A provider's flag has a value that it does not understand.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "invalid value {value:?} for --{name} or {env}: expected {expected}",
+    name = flag.name, env = flag.env, expected = flag.expected
+)]
+pub struct InvalidFlag {
+    value: String,
+    flag: &'static Flag,
+}
+
+/// What a provider's flags were set to, defaults included. Those of kind [`FlagKind::Bool`] are `true` or `false`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlagValues(BTreeMap<&'static str, String>);
 
 impl FlagValues {
     pub fn new(values: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Self(values.into_iter().collect())
+    }
+
+    /// The value as `read` understands it.
+    pub fn read<T>(
+        &self,
+        flag: &'static Flag,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, InvalidFlag> {
+        let value = self.get(flag);
+        read(value).ok_or_else(|| InvalidFlag { value: value.to_owned(), flag })
     }
 
     /// Empty where the flag is not set, which is as much as the empty text.

@@ -1,6 +1,6 @@
 //! `kerf plan`: what would be launched for these pods, and why not.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
 
 use jiff::Timestamp;
 use kerf_api::NodePool;
@@ -13,13 +13,13 @@ use kerf_cluster::{
 use kerf_controllers::Settings;
 use kerf_manifests::{Loader, MOST_PODS, Offline};
 use kerf_model::snapshot::Idle;
-use kerf_provider::{BoxError, Catalogue};
+use kerf_provider::{BoxError, Catalogue, UnknownTypes};
 use kube::ResourceExt;
 use serde::Serialize;
 
 use crate::{
     cli::{Format, PlanOptions},
-    providers::Chosen,
+    providers::{self, Chosen},
     snapshot::{ReadError, read_cluster},
 };
 use input::InputError;
@@ -118,8 +118,9 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
 pub(crate) struct Objects {
     pub(crate) seen: Offline,
     pub(crate) moment: Moment,
-    catalogue: Box<dyn Catalogue>,
-    /// What an API server would not take as it is, of objects that one has taken.
+    /// Why the instance types of a pool are not known.
+    unknown_types: BTreeMap<String, String>,
+    /// What an API server would not take as it is, of objects that one has taken; and what is assumed about instance types.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -152,37 +153,58 @@ impl Objects {
         if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
             return Err(PlanError::NowhereToGo);
         }
-        let inputs = Inputs {
-            now: moment.judged_at,
-            label_rules,
-            instance_types: cluster
-                .pools()
-                .values()
-                .map(|pool| (pool.name_any(), types_of(&*catalogue, cluster, pool)))
-                .collect(),
-            churn: settings.churn,
-            ..Inputs::default()
-        };
-        Ok(Self { seen: loaded.seen_with(inputs), moment, catalogue, warnings })
+        let (mut instance_types, mut unknown_types) = (BTreeMap::new(), BTreeMap::new());
+        for pool in cluster.pools().values() {
+            let known = types_of(&*catalogue, cluster, pool, &mut warnings);
+            if let Err(because) = &known {
+                unknown_types.insert(pool.name_any(), because.clone());
+            }
+            instance_types.insert(pool.name_any(), known);
+        }
+        let (now, churn) = (moment.judged_at, settings.churn);
+        let inputs = Inputs { now, label_rules, instance_types, churn, ..Inputs::default() };
+        Ok(Self { seen: loaded.seen_with(inputs), moment, unknown_types, warnings })
     }
 
     /// Why nothing is known about the machines of this pool, if that is so.
     pub(crate) fn unknown_types(&self, pool: &NodePool) -> Option<Idle> {
-        let because = types_of(&*self.catalogue, &self.seen.loaded.cluster, pool).err()?;
+        let because = self.unknown_types.get(&pool.name_any())?.clone();
         Some(Idle::UnknownInstanceTypes { because })
     }
 }
 
-/// What the provider has for the pool, or why that is not known.
-fn types_of(catalogue: &dyn Catalogue, cluster: &Cluster, pool: &NodePool) -> KnownTypes {
+/// What the provider has for the pool, or why that is not known. What it assumes is added to the notes, once.
+fn types_of(
+    catalogue: &dyn Catalogue,
+    cluster: &Cluster,
+    pool: &NodePool,
+    notes: &mut Vec<String>,
+) -> KnownTypes {
     let reference = &pool.spec.template.spec.node_class_ref;
     let class = cluster.node_class(reference).map(|class| &**class);
-    catalogue.instance_types(pool, class).ok_or_else(|| {
-        format!(
-            "its NodeClass is of kind {}; give them with --instance-types-file-path",
-            reference.kind
-        )
-    })
+    match catalogue.instance_types(pool, class) {
+        Ok(launchable) => {
+            for note in launchable.notes {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+            Ok(launchable.types)
+        }
+        Err(UnknownTypes::NodeClass(because)) => Err(because),
+        Err(UnknownTypes::OtherProvider) => {
+            let kind = &reference.kind;
+            Err(match providers::of_node_class(&reference.group, kind) {
+                Some(provider) => format!(
+                    "its NodeClass is of kind {kind}; choose its provider with --provider={}",
+                    provider.name()
+                ),
+                None => format!(
+                    "its NodeClass is of kind {kind}; give them with --instance-types-file-path"
+                ),
+            })
+        }
+    }
 }
 
 pub(crate) fn notes(seen: &Offline, left_out: &[InvalidPod]) -> Vec<String> {

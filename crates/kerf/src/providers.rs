@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use kerf_provider::{BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, Provider};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kerf_provider::{
+    BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, NodeClassKind, Provider,
+};
 use kerf_runtime::{Clock, Metrics};
 use kube::{
     Client,
@@ -10,7 +13,12 @@ use kube::{
 };
 
 /// The first is the default.
-static ALL: [&dyn Provider; 1] = [&kerf_provider_kwok::Kwok];
+static ALL: [&dyn Provider; COUNT] = [
+    &kerf_provider_kwok::Kwok,
+    #[cfg(feature = "aws")]
+    &kerf_provider_aws::Aws,
+];
+const COUNT: usize = if cfg!(feature = "aws") { 2 } else { 1 };
 
 pub(crate) const DEFAULT: &str = "kwok";
 
@@ -18,9 +26,10 @@ pub(crate) fn named(name: &str) -> Option<&'static dyn Provider> {
     ALL.into_iter().find(|provider| provider.name() == name)
 }
 
-/// Their names, in a sentence.
-pub(crate) fn names() -> String {
-    ALL.map(Provider::name).join(" or ")
+/// The names of those that suit, in a sentence.
+pub(crate) fn names(suits: impl Fn(&'static dyn Provider) -> bool) -> String {
+    let suitable = ALL.into_iter().filter(|provider| suits(*provider)).map(Provider::name);
+    suitable.collect::<Vec<_>>().join(" or ")
 }
 
 /// The flags of all of them: which one is chosen is known only when the command line has been read.
@@ -28,18 +37,32 @@ pub(crate) fn flags() -> impl Iterator<Item = &'static Flag> {
     ALL.into_iter().flat_map(|provider| provider.flags().iter().copied())
 }
 
+pub(crate) fn flags_to_run() -> impl Iterator<Item = &'static Flag> {
+    let connectable = ALL.into_iter().filter(|provider| provider.can_connect());
+    connectable.flat_map(|provider| provider.flags().iter().copied())
+}
+
+/// The provider whose NodeClasses are of this kind.
+pub(crate) fn of_node_class(group: &str, kind: &str) -> Option<&'static dyn Provider> {
+    let is_own = |class: &NodeClassKind| class.group == group && class.kind == kind;
+    ALL.into_iter().find(|provider| provider.node_classes().iter().any(is_own))
+}
+
 /// A kind of NodeClass, and which of its fields may be written into a snapshot.
 pub(crate) fn node_class(
     group: &str,
     kind: &str,
 ) -> Option<(ApiResource, &'static [&'static str])> {
-    ALL.into_iter().find_map(|provider| {
-        let mut kinds = provider.node_classes().into_iter();
-        let class = kinds.find(|class| class.group == group && class.kind == kind)?;
-        let of_version = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
-        let resource = ApiResource::from_gvk_with_plural(&of_version, &class.plural);
-        Some((resource, provider.saved_fields()))
-    })
+    let provider = of_node_class(group, kind)?;
+    let class = provider.node_classes().into_iter().find(|class| class.kind == kind)?;
+    let of_version = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
+    let resource = ApiResource::from_gvk_with_plural(&of_version, &class.plural);
+    Some((resource, provider.saved_fields()))
+}
+
+/// The CRDs with those of all of them.
+pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
+    kerf_api::crd::crds(&ALL.map(Provider::additions))
 }
 
 /// A provider and what its flags were set to.

@@ -312,9 +312,9 @@ pub(crate) const KARPENTER_SERVICE: Flag = Flag {
     ..TEXT
 };
 
-/// All of them, those of the providers included.
+/// All of them, those of the providers included that can be run.
 pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
-    OWN.into_iter().chain(providers::flags())
+    OWN.into_iter().chain(providers::flags_to_run())
 }
 
 static OWN: [&Flag; 32] = [

@@ -84,7 +84,7 @@ impl Options {
             default_spread: values.default_spread()?,
             churn: values.churn()?,
         };
-        Ok(Self { settings, provider: values.chosen()?, warnings })
+        Ok(Self { settings, provider: values.chosen_to_run()?, warnings })
     }
 }
 
@@ -171,14 +171,34 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
     /// For commands that have its flags as well.
     pub(super) fn chosen(&self) -> Result<Chosen, InvalidValue> {
         let provider = self.provider()?;
-        let flags = provider.flags().iter().map(|flag| (flag.name, self.text(flag).text));
-        Ok(Chosen { provider, flags: FlagValues::new(flags) })
+        let mut values = Vec::new();
+        for flag in provider.flags() {
+            let value = match flag.kind {
+                Kind::Bool => self.bool(flag)?.to_string(),
+                Kind::Text | Kind::Number => self.text(flag).text,
+            };
+            values.push((flag.name, value));
+        }
+        Ok(Chosen { provider, flags: FlagValues::new(values) })
     }
 
     pub(super) fn provider(&self) -> Result<&'static dyn Provider, InvalidValue> {
+        self.provider_that(|_| true)
+    }
+
+    /// For `kerf run`, which has to connect it.
+    fn chosen_to_run(&self) -> Result<Chosen, InvalidValue> {
+        self.provider_that(Provider::can_connect)?;
+        self.chosen()
+    }
+
+    fn provider_that(
+        &self,
+        suits: impl Fn(&'static dyn Provider) -> bool,
+    ) -> Result<&'static dyn Provider, InvalidValue> {
         let name = self.text(&flags::PROVIDER);
-        providers::named(&name.text)
-            .ok_or_else(|| name.refuse(format_args!("expected {}", providers::names())))
+        let named = providers::named(&name.text).filter(|provider| suits(*provider));
+        named.ok_or_else(|| name.refuse(format_args!("expected {}", providers::names(suits))))
     }
 
     fn client_limit(&self) -> Result<Option<Bucket>, InvalidValue> {

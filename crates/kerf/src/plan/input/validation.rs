@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fmt, sync::LazyLock};
 use kerf_admission::{Definitions, Fault};
 use serde_json::Value;
 
+use crate::providers;
+
 /// The kinds that Kerf ships.
-static SHIPPED: LazyLock<Definitions> =
-    LazyLock::new(|| Definitions::of(&kerf_provider_kwok::crds()));
+static SHIPPED: LazyLock<Definitions> = LazyLock::new(|| Definitions::of(&providers::crds()));
 
 /// Something that an API server would refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,61 @@
+//! `kerf plan` with the AWS provider, as its users meet it.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+
+use std::process::{Command, Output};
+
+fn kerf(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
+    let Output { status, stdout, stderr } =
+        command.current_dir("../..").env_clear().args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+const OBJECTS: &str = "examples/aws/plan.yaml";
+
+#[test]
+fn pools_with_an_ec2_node_class_are_planned_for() {
+    let (code, plan, stderr) = kerf(&["plan", "--provider=aws", "-f", OBJECTS]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(plan.starts_with("Launch 1 node for 5 pods, from $0.2720/h"), "{plan}");
+    assert!(plan.contains("c6g.2xlarge"), "{plan}");
+    assert!(plan.contains("Note: no subnet says in which AWS region the nodes are"), "{plan}");
+}
+
+#[test]
+fn another_provider_says_which_one_to_choose() {
+    let (code, plan, _) = kerf(&["plan", "-f", OBJECTS]);
+    assert_eq!(code, Some(0));
+    let said = "its NodeClass is of kind EC2NodeClass; choose its provider with --provider=aws";
+    assert!(plan.contains(said), "{plan}");
+}
+
+#[test]
+fn an_ec2_node_class_is_judged_as_an_api_server_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("class.yaml");
+    let class = "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: a}\nspec:\n  \
+                 amiSelectorTerms: [{alias: al2023@latest}]\n  subnetSelectorTerms: [{id: subnet-1}]\n  \
+                 securityGroupSelectorTerms: [{id: sg-1}]\n";
+    std::fs::write(&path, class).unwrap();
+    let path = path.display().to_string();
+    let (code, _, stderr) = kerf(&["plan", "--provider=aws", "-f", OBJECTS, "-f", &path]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("set exactly one of role and instanceProfile"), "{stderr}");
+}
+
+#[test]
+fn flags_of_aws_are_checked() {
+    let (code, _, stderr) = kerf(&["plan", "--provider=aws", "--reserved-enis=x", "-f", OBJECTS]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("invalid value \"x\" for --reserved-enis"), "{stderr}");
+}
+
+#[test]
+fn run_does_not_offer_what_it_cannot_connect() {
+    let (code, _, stderr) = kerf(&["run", "--provider=aws"]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("invalid value \"aws\" for --provider: expected kwok"), "{stderr}");
+    let (_, help, _) = kerf(&["run", "--help"]);
+    assert!(!help.contains("--provider=aws"), "{help}");
+}

@@ -5,6 +5,8 @@ pub const EKS_CLUSTER_NAME: &str = "eks:eks-cluster-name";
 pub const NODE_POOL: &str = "karpenter.sh/nodepool";
 /// Its value is the name of the NodeClaim.
 pub const NODE_CLAIM: &str = "karpenter.sh/nodeclaim";
+/// Its value is the UID of the NodeClaim. Karpenter does not write it, so that its instances are known by their ids alone.
+pub const NODE_CLAIM_UID: &str = "karpenter.sh/nodeclaim-uid";
 /// Its value is the name of the EC2NodeClass.
 pub const NODE_CLASS: &str = crate::labels::NODE_CLASS;
 /// What EC2's console shows as the name.

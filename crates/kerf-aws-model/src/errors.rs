@@ -11,6 +11,8 @@ pub enum Meaning {
     NotFound,
     /// There is one already.
     AlreadyExists,
+    /// The client token was used before, for a request that was not the same.
+    ClientTokenUsed,
     /// The launch template that a fleet names is gone: it has to be made anew.
     LaunchTemplateGone,
     /// An offering cannot be had now.
@@ -62,6 +64,7 @@ impl Meaning {
             "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" | "MaxFleetCountExceeded" => {
                 Self::NoCapacity(Shortage::Quota)
             }
+            "IdempotentParameterMismatch" => Self::ClientTokenUsed,
             "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Self::SpotRoleMissing,
             "InvalidLaunchTemplateName.NotFoundException" | "InvalidLaunchTemplateId.NotFound" => {
                 Self::LaunchTemplateGone
@@ -267,9 +270,9 @@ mod tests {
     #[test]
     fn a_code_has_one_meaning() {
         use Meaning::{
-            AlreadyExists, DryRunPassed, InstanceProfileUnknown, Internal, LaunchTemplateGone,
-            NoCapacity, NotFound, Other, SpotRoleMissing, Throttled, Unauthorized,
-            UserDataTooLarge,
+            AlreadyExists, ClientTokenUsed, DryRunPassed, InstanceProfileUnknown, Internal,
+            LaunchTemplateGone, NoCapacity, NotFound, Other, SpotRoleMissing, Throttled,
+            Unauthorized, UserDataTooLarge,
         };
         for (code, message, meaning) in [
             ("DryRunOperation", "", DryRunPassed),
@@ -301,6 +304,7 @@ mod tests {
             ("ParameterNotFound", "", NotFound),
             ("EntityAlreadyExists", "", AlreadyExists),
             ("InvalidLaunchTemplateName.AlreadyExistsException", "", AlreadyExists),
+            ("IdempotentParameterMismatch", "", ClientTokenUsed),
             ("RequestLimitExceeded", "", Throttled),
             ("ThrottlingException", "", Throttled),
             ("InternalError", "", Internal),

@@ -2,7 +2,10 @@
 
 pub mod catalogue;
 pub mod class_types;
+mod digest;
 pub mod errors;
+pub mod images;
+pub mod instance_profile;
 pub mod instance_types;
 pub mod messages;
 pub mod offerings;

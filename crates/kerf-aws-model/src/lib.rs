@@ -4,13 +4,18 @@ pub mod catalogue;
 pub mod class_types;
 mod digest;
 pub mod errors;
+pub mod fleet;
 pub mod images;
+pub mod instance;
 pub mod instance_profile;
 pub mod instance_types;
+pub mod launch_template;
 pub mod messages;
 pub mod offerings;
 pub mod prices;
 pub mod reservations;
 pub mod subnets;
+#[cfg(test)]
+mod test_launch;
 pub mod unavailable;
 pub mod user_data;

@@ -3,8 +3,10 @@
 pub mod catalogue;
 pub mod class_types;
 mod digest;
+pub mod drift;
 pub mod errors;
 pub mod fleet;
+pub mod health;
 pub mod images;
 pub mod instance;
 pub mod instance_profile;

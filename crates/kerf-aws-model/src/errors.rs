@@ -16,7 +16,7 @@ pub enum Meaning {
     /// The launch template that a fleet names is gone: it has to be made anew.
     LaunchTemplateGone,
     /// An offering cannot be had now.
-    NoCapacity(Shortage),
+    NoCapacity(Lack),
     /// The account may not create the service-linked role that spot instances need.
     SpotRoleMissing,
     /// Somebody has to allow the call first.
@@ -31,9 +31,9 @@ pub enum Meaning {
     Other,
 }
 
-/// Why an offering cannot be had.
+/// What is missing where an offering cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
+pub enum Lack {
     /// The pool of the type in the zone is dry, or the type is not offered there.
     Pool,
     /// The subnet has no free address.
@@ -54,15 +54,15 @@ impl Meaning {
             "InsufficientInstanceCapacity"
                 if message.contains("limit of instances in this spread placement group") =>
             {
-                Self::NoCapacity(Shortage::SpreadGroup)
+                Self::NoCapacity(Lack::SpreadGroup)
             }
             "InsufficientInstanceCapacity" | "UnfulfillableCapacity" | "Unsupported" => {
-                Self::NoCapacity(Shortage::Pool)
+                Self::NoCapacity(Lack::Pool)
             }
-            "InsufficientFreeAddressesInSubnet" => Self::NoCapacity(Shortage::Subnet),
-            "ReservationCapacityExceeded" => Self::NoCapacity(Shortage::Reservation),
+            "InsufficientFreeAddressesInSubnet" => Self::NoCapacity(Lack::Subnet),
+            "ReservationCapacityExceeded" => Self::NoCapacity(Lack::Reservation),
             "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" | "MaxFleetCountExceeded" => {
-                Self::NoCapacity(Shortage::Quota)
+                Self::NoCapacity(Lack::Quota)
             }
             "IdempotentParameterMismatch" => Self::ClientTokenUsed,
             "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Self::SpotRoleMissing,
@@ -178,7 +178,7 @@ impl LaunchReason {
             (_, Meaning::UserDataTooLarge) => Self::UserDataSizeLimitExceeded,
             (_, Meaning::Throttled) => Self::RequestLimitExceeded,
             (_, Meaning::Internal) => Self::InternalError,
-            (_, Meaning::NoCapacity(Shortage::Subnet)) => Self::InsufficientFreeAddressesInSubnet,
+            (_, Meaning::NoCapacity(Lack::Subnet)) => Self::InsufficientFreeAddressesInSubnet,
             _ if code.starts_with("InvalidParameter")
                 && message.contains("belong to different networks") =>
             {
@@ -276,19 +276,19 @@ mod tests {
         };
         for (code, message, meaning) in [
             ("DryRunOperation", "", DryRunPassed),
-            ("InsufficientInstanceCapacity", "", NoCapacity(Shortage::Pool)),
+            ("InsufficientInstanceCapacity", "", NoCapacity(Lack::Pool)),
             (
                 "InsufficientInstanceCapacity",
                 "You've reached the limit of instances in this spread placement group.",
-                NoCapacity(Shortage::SpreadGroup),
+                NoCapacity(Lack::SpreadGroup),
             ),
-            ("UnfulfillableCapacity", "", NoCapacity(Shortage::Pool)),
-            ("Unsupported", "", NoCapacity(Shortage::Pool)),
-            ("InsufficientFreeAddressesInSubnet", "", NoCapacity(Shortage::Subnet)),
-            ("ReservationCapacityExceeded", "", NoCapacity(Shortage::Reservation)),
-            ("MaxSpotInstanceCountExceeded", "", NoCapacity(Shortage::Quota)),
-            ("VcpuLimitExceeded", "", NoCapacity(Shortage::Quota)),
-            ("MaxFleetCountExceeded", "", NoCapacity(Shortage::Quota)),
+            ("UnfulfillableCapacity", "", NoCapacity(Lack::Pool)),
+            ("Unsupported", "", NoCapacity(Lack::Pool)),
+            ("InsufficientFreeAddressesInSubnet", "", NoCapacity(Lack::Subnet)),
+            ("ReservationCapacityExceeded", "", NoCapacity(Lack::Reservation)),
+            ("MaxSpotInstanceCountExceeded", "", NoCapacity(Lack::Quota)),
+            ("VcpuLimitExceeded", "", NoCapacity(Lack::Quota)),
+            ("MaxFleetCountExceeded", "", NoCapacity(Lack::Quota)),
             ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "", SpotRoleMissing),
             ("AuthFailure", "", Unauthorized),
             ("UnauthorizedOperation", "", Unauthorized),

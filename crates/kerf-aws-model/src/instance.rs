@@ -13,7 +13,8 @@ use kerf_model::{InstanceType, Resources};
 
 use crate::{
     fleet::FleetInstance,
-    launch_template::{Placement, Reservation, ReservationMarket},
+    instance_types::{PlacementGroup, PlacementStrategy},
+    launch_template::{Reservation, ReservationMarket},
 };
 
 pub use ownership::{Ownership, has_lost_reservation, is_in_expiring_block};
@@ -36,7 +37,7 @@ pub struct Instance {
     pub reservation: Option<Reservation>,
     pub tenancy: String,
     pub efa_interfaces: usize,
-    pub partition: Option<i32>,
+    pub partition: Option<u32>,
     pub tags: BTreeMap<String, String>,
 }
 
@@ -141,7 +142,10 @@ impl Instance {
                 .filter(|tenancy| !tenancy.is_empty())
                 .unwrap_or_else(|| aws_labels::TENANCY_DEFAULT.to_owned()),
             efa_interfaces: instance.network_interfaces.iter().filter(is_efa).count(),
-            partition: placement.partition_number.filter(|number| *number != 0),
+            partition: placement
+                .partition_number
+                .and_then(|number| u32::try_from(number).ok())
+                .filter(|number| *number != 0),
             tags: instance.tags.iter().filter_map(tag).collect(),
         })
     }
@@ -190,13 +194,14 @@ impl Instance {
 
     /// The labels of its NodeClaim and Node.
     ///
-    /// A label follows from the type where that allows one value only. `placement` is the group of the class; its partition
-    /// stays an empty text until EC2 says which one it chose.
+    /// A label follows from the type where that allows one value only. `group` is the placement group of the class and
+    /// `partition` the one that the claim asked for; it stays an empty text until EC2 says which one it chose.
     pub fn labels(
         &self,
         instance_type: Option<&InstanceType>,
         class: Option<&Ec2NodeClass>,
-        placement: Option<&PlacementLabels<'_>>,
+        group: Option<&PlacementGroup>,
+        partition: Option<u32>,
     ) -> BTreeMap<String, String> {
         let of_type = instance_type.into_iter().flat_map(|one| one.requirements().iter());
         let mut all: BTreeMap<_, _> = of_type
@@ -227,10 +232,10 @@ impl Instance {
             set(aws_labels::CAPACITY_RESERVATION_TYPE, kind.as_str());
             set(aws_labels::CAPACITY_RESERVATION_INTERRUPTIBLE, &interruptible.to_string());
         }
-        if let Some(PlacementLabels { place, partitioned }) = placement {
-            set(aws_labels::PLACEMENT_GROUP_ID, place.group);
-            if *partitioned {
-                let known = self.partition.or(place.partition);
+        if let Some(PlacementGroup { id, strategy }) = group {
+            set(aws_labels::PLACEMENT_GROUP_ID, id);
+            if let PlacementStrategy::Partition { .. } = strategy {
+                let known = self.partition.or(partition);
                 let known = known.map(|partition| partition.to_string()).unwrap_or_default();
                 set(aws_labels::PLACEMENT_GROUP_PARTITION, &known);
             }
@@ -255,13 +260,6 @@ impl Instance {
         };
         (kept(instance_type.capacity()), kept(instance_type.allocatable()))
     }
-}
-
-/// The placement group of a class, as labels need it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlacementLabels<'a> {
-    pub place: Placement<'a>,
-    pub partitioned: bool,
 }
 
 /// A type has them for its reserved offerings, whatever the instance was bought by.

@@ -26,6 +26,7 @@ use kerf_model::{InstanceType, KnownLabels, Offering, Requirements, resources::P
 
 use crate::{
     images::Images,
+    unavailable::Placement,
     user_data::{ClusterAccess, Refusal, UserData},
 };
 
@@ -57,17 +58,9 @@ pub struct Launch<'a> {
     pub cluster: &'a Cluster,
     pub capacity_type: &'a str,
     pub tenancy: &'a str,
-    pub placement: Option<Placement<'a>>,
+    pub placement: Placement<'a>,
     /// The gate `ReservedCapacity`: instances keep out of reservations that they are not meant for.
     pub reserved_capacity: bool,
-}
-
-/// A place in a placement group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement<'a> {
-    pub group: &'a str,
-    /// EC2 chooses where none is given.
-    pub partition: Option<i32>,
 }
 
 /// A template, and what is launched by it.

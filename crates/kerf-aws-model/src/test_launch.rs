@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     launch_template::{Cluster, Launch},
+    unavailable::Placement,
     user_data::ClusterAccess,
 };
 
@@ -88,7 +89,7 @@ pub(crate) fn launch<'a>(
         cluster,
         capacity_type,
         tenancy: "default",
-        placement: None,
+        placement: Placement::Anywhere,
         reserved_capacity: true,
     }
 }

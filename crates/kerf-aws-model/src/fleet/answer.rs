@@ -7,7 +7,7 @@ use kerf_aws_wire::ec2::{CreateFleetError, CreateFleetInstance, CreateFleetRespo
 use kerf_model::KnownLabels;
 
 use crate::{
-    errors::{LaunchReason, Meaning, Shortage},
+    errors::{Lack, LaunchReason, Meaning},
     launch_template::LaunchTemplate,
 };
 
@@ -84,7 +84,7 @@ impl FleetAnswer {
         }
     }
 
-    /// An answer with neither instance nor error counts as a shortage.
+    /// An answer with neither instance nor error counts as a lack.
     pub fn outcome(&self) -> Result<&FleetInstance, FleetFailure> {
         if let Some(instance) = &self.instance {
             return Ok(instance);
@@ -173,16 +173,16 @@ impl Shortfall {
         let mut marks = Vec::new();
         match self.meaning {
             Meaning::SpotRoleMissing => marks.push(Mark::Spot),
-            Meaning::NoCapacity(shortage) => {
-                if let (Shortage::Subnet, Some(id)) = (shortage, &self.subnet) {
+            Meaning::NoCapacity(lack) => {
+                if let (Lack::Subnet, Some(id)) = (lack, &self.subnet) {
                     marks.push(Mark::Subnet { id: id.clone() });
                 }
                 if capacity_type == labels::CAPACITY_TYPE_RESERVED {
                     // A full placement group says nothing of the reservation.
                     let id = self.reservation(templates, labels);
-                    let id = id.filter(|_| shortage != Shortage::SpreadGroup);
+                    let id = id.filter(|_| lack != Lack::SpreadGroup);
                     marks.extend(id.map(|id| Mark::Reservation { id }));
-                } else if shortage == Shortage::SpreadGroup {
+                } else if lack == Lack::SpreadGroup {
                     marks.push(Mark::ZoneOfGroup { zone: self.zone.clone() });
                 } else {
                     let instance_type = self.instance_type.clone();

@@ -141,7 +141,7 @@ fn rows(labels: BTreeMap<String, String>) -> Vec<String> {
 fn a_claim_gets_the_labels_that_its_instance_decides() {
     let instance = Instance::read(&described(), true).unwrap();
     assert_eq!(
-        rows(instance.labels(Some(&instance_type()), Some(&class()), None)),
+        rows(instance.labels(Some(&instance_type()), Some(&class()), None, None)),
         [
             "karpenter.k8s.aws/instance-tenancy=default",
             "karpenter.sh/capacity-type=on-demand",
@@ -152,13 +152,11 @@ fn a_claim_gets_the_labels_that_its_instance_decides() {
         ]
     );
     let block = reserved("capacity-reservations-only", Some("capacity-block"));
-    let placed = |partition| {
-        let place = Placement { group: "pg-1", partition };
-        Some(PlacementLabels { place, partitioned: true })
-    };
+    let strategy = PlacementStrategy::Partition { count: 7 };
+    let group = PlacementGroup { id: "pg-1".to_owned(), strategy };
     let of_block = Instance::read(&block, true).unwrap();
     assert_eq!(
-        rows(of_block.labels(None, None, placed(None).as_ref()))[..5],
+        rows(of_block.labels(None, None, Some(&group), None))[..5],
         [
             "karpenter.k8s.aws/capacity-reservation-id=cr-1",
             "karpenter.k8s.aws/capacity-reservation-interruptible=false",
@@ -169,7 +167,7 @@ fn a_claim_gets_the_labels_that_its_instance_decides() {
     );
     let partition = |wanted, found| {
         let instance = Instance { partition: found, ..instance.clone() };
-        instance.labels(None, None, placed(wanted).as_ref())[aws_labels::PLACEMENT_GROUP_PARTITION]
+        instance.labels(None, None, Some(&group), wanted)[aws_labels::PLACEMENT_GROUP_PARTITION]
             .clone()
     };
     assert_eq!(partition(None, None), "");

@@ -9,6 +9,7 @@ use kerf_aws_api::{
 use kerf_model::{Quantity, Resources};
 
 use super::overhead::Threshold;
+use crate::launch_template::default_block_devices;
 
 /// What of a class its instance types follow from, read once for all types. Classes of equal shapes have equal types.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,24 +148,17 @@ const DEFAULT_VOLUME: Quantity = Quantity::from_bytes(20 << 30);
 
 /// The volume that containers and images are on.
 fn storage(family: AmiFamily, mappings: &[BlockDeviceMapping]) -> Quantity {
-    let (device, default) = match family {
-        AmiFamily::Al2 | AmiFamily::Al2023 => ("/dev/xvda", DEFAULT_VOLUME),
-        AmiFamily::Bottlerocket => ("/dev/xvdb", DEFAULT_VOLUME),
-        AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => {
-            ("/dev/sda1", Quantity::from_bytes(50 << 30))
-        }
-        AmiFamily::Custom => ("", DEFAULT_VOLUME),
-    };
     let size = |mapping: &BlockDeviceMapping| {
         mapping.ebs.as_ref()?.volume_size?.to_string().parse::<Quantity>().ok()
     };
+    // Of a family's devices the last is the one that containers are on.
+    let of_family = default_block_devices(family).pop();
+    let device = of_family.as_ref().and_then(|mapping| mapping.device_name.clone());
+    let default = of_family.as_ref().and_then(size).unwrap_or(DEFAULT_VOLUME);
     let root = mappings.iter().find(|mapping| mapping.root_volume).and_then(size);
     let own = || match family {
         AmiFamily::Custom => mappings.last().and_then(size),
-        _ => mappings
-            .iter()
-            .find(|mapping| mapping.device_name.as_deref() == Some(device))
-            .and_then(size),
+        _ => mappings.iter().find(|mapping| mapping.device_name == device).and_then(size),
     };
     root.or_else(own).unwrap_or(default)
 }

@@ -7,7 +7,8 @@ use kerf_aws_wire::ec2::{
 
 const GIB: u64 = 1 << 30;
 
-/// What instances of the family get when the class names no devices: encrypted volumes of the type gp3.
+/// What instances of the family get when the class names no devices: encrypted volumes of the type gp3. The last is the one
+/// that containers are on.
 pub fn default_block_devices(family: AmiFamily) -> Vec<BlockDeviceMapping> {
     let volumes: &[(&str, &str)] = match family {
         AmiFamily::Al2 | AmiFamily::Al2023 => &[("/dev/xvda", "20Gi")],

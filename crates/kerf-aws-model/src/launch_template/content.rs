@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     digest::digest,
+    unavailable::Placement,
     user_data::{Form, NodeSettings, UserData},
 };
 
@@ -91,12 +92,7 @@ impl Launch<'_> {
                 key.efa_interfaces,
                 self.cluster.is_ipv6(),
             ),
-            placement: Some(LaunchTemplatePlacementRequest {
-                tenancy: Some(self.tenancy.to_owned()),
-                group_id: self.placement.map(|place| place.group.to_owned()),
-                partition_number: self.placement.and_then(|place| place.partition),
-                ..LaunchTemplatePlacementRequest::default()
-            }),
+            placement: Some(self.placement()),
             tag_specifications: self.tag_specifications(tags),
             user_data: Some(user_data.base64()),
             ..RequestLaunchTemplateData::default()
@@ -110,6 +106,21 @@ impl Launch<'_> {
             types,
             user_data,
         })
+    }
+
+    /// EC2 chooses the partition where none is given.
+    fn placement(&self) -> LaunchTemplatePlacementRequest {
+        let (group, partition) = match self.placement {
+            Placement::Anywhere => (None, None),
+            Placement::Group(group) => (Some(group), None),
+            Placement::Partition(group, partition) => (Some(group), Some(count(partition.into()))),
+        };
+        LaunchTemplatePlacementRequest {
+            tenancy: Some(self.tenancy.to_owned()),
+            group_id: group.map(str::to_owned),
+            partition_number: partition,
+            ..LaunchTemplatePlacementRequest::default()
+        }
     }
 
     /// Without the gate nothing is said, and EC2 puts instances into open reservations as it likes.

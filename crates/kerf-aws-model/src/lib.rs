@@ -12,6 +12,7 @@ pub mod instance;
 pub mod instance_profile;
 pub mod instance_types;
 pub mod launch_template;
+pub mod launch;
 pub mod messages;
 pub mod offerings;
 pub mod prices;

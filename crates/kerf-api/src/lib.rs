@@ -31,7 +31,7 @@ pub mod validation;
 pub use crd::{CrdFile, WriteCrdError, crd_files, crds_without_provider, crds_yaml};
 pub use decode::{Decoded, Unreadable};
 pub use duration::{DurationOrNever, GoDuration};
-pub use node_class::NodeClass;
+pub use node_class::{NodeClass, NotReady};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};
 pub use nodepool::{
     Budget, ConsolidationPolicy, Disruption, DisruptionReason, MAX_SAVINGS_THRESHOLD,

@@ -19,7 +19,56 @@ pub struct NodeClass {
     object: Arc<DynamicObject>,
 }
 
+/// Why nothing is to be launched with a NodeClass.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    #[error("NodeClass is Terminating")]
+    Terminating,
+    /// Its controller says so.
+    #[error("{message}")]
+    Refused { reason: String, message: String },
+    /// Its controller has not yet seen it as it is now.
+    #[error(
+        "NodeClass has generation {generation}, its Ready condition is about generation {observed}"
+    )]
+    NotReconciled { generation: i64, observed: i64 },
+    #[error("Node Class Readiness Unknown")]
+    Unknown,
+}
+
+impl NotReady {
+    /// For conditions.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Terminating => "NodeClassTerminating",
+            Self::Refused { reason, .. } => reason,
+            Self::NotReconciled { .. } => "NodeClassNotReconciled",
+            Self::Unknown => "NodeClassReadinessUnknown",
+        }
+    }
+}
+
 impl NodeClass {
+    /// A condition without a generation was written by somebody who does not keep them, and is believed.
+    pub fn readiness(&self) -> Result<(), NotReady> {
+        let generation = self.generation;
+        if self.deleting {
+            return Err(NotReady::Terminating);
+        }
+        let Some(ready) = &self.ready else { return Err(NotReady::Unknown) };
+        match ready.observed_generation {
+            Some(observed) if observed != generation => {
+                Err(NotReady::NotReconciled { generation, observed })
+            }
+            _ if ready.status == "True" => Ok(()),
+            _ if ready.status == "False" => {
+                let (reason, message) = (ready.reason.clone(), ready.message.clone());
+                Err(NotReady::Refused { reason, message })
+            }
+            _ => Err(NotReady::Unknown),
+        }
+    }
+
     pub fn from_object(group: &str, kind: &str, mut object: DynamicObject) -> Self {
         let reference = NodeClassReference {
             group: group.to_owned(),

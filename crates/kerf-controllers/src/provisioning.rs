@@ -8,6 +8,7 @@ mod snapshot;
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
 use kerf_api::{
     NodeClaim,
     conditions::{AWAITING_RECONCILIATION, Conditioned, LAUNCHED},
@@ -38,6 +39,9 @@ pub use snapshot::snapshot_inputs;
 
 /// How often pods that need a place are looked at when nothing happens.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// How long the launch of one claim may hold up planning. Clouds answer in seconds; when they limit the rate of launches, the
+/// last of many claims waits for minutes.
+const WAIT_FOR_LAUNCH: SignedDuration = SignedDuration::from_secs(10);
 /// Requests in flight while claims are created.
 const CREATED_AT_ONCE: usize = 16;
 
@@ -87,7 +91,7 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
     }
 }
 
-/// Waits until every claim has its instance: before that its size is unknown, and pods would be planned twice.
+/// Waits until every claim has its instance, or is not likely to get it soon: before that its size is unknown.
 async fn launched(context: &Context) {
     let mut poll = tokio::time::interval(Duration::from_millis(100));
     while !is_synced(context) {
@@ -95,15 +99,16 @@ async fn launched(context: &Context) {
     }
 }
 
-/// Whether the index is whole and every claim in it has its instance. One whose launch has failed and is tried again keeps nobody
+/// Whether the index is whole and every claim in it has its instance. One whose launch has failed or takes long keeps nobody
 /// waiting, unless it was created for pods by an operator before this one, and nobody knows any more which.
 pub(crate) fn is_synced(context: &Context) -> bool {
+    let now = context.now();
     let cluster = context.index.read();
     let waits = cluster.claims().values().any(|claim| {
         let is_for_unknown =
             || is_for_pods(&cluster, claim) && !context.promises.knows(&claim.name_any());
         claim.is_unlaunched()
-            && (!has_failed(claim) || is_for_unknown())
+            && (is_about_to_launch(claim, now) || is_for_unknown())
             // One that is left alone is never launched, and others need not wait for that.
             && cluster.is_readable(&claim.name_any())
     });
@@ -119,8 +124,16 @@ fn is_for_pods(cluster: &Cluster, claim: &NodeClaim) -> bool {
     by_pool && pool.is_some_and(|pool| !pool.is_static())
 }
 
-fn has_failed(claim: &NodeClaim) -> bool {
-    claim.condition(LAUNCHED).is_some_and(|launched| launched.reason != AWAITING_RECONCILIATION)
+/// Whether the instance is likely to come within seconds. Its pods are promised and its pool's limits count it either way, so
+/// that all that is lost by not waiting is what room it may have for others.
+fn is_about_to_launch(claim: &NodeClaim, now: Timestamp) -> bool {
+    let has_failed = || {
+        let launched = claim.condition(LAUNCHED);
+        launched.is_some_and(|launched| launched.reason != AWAITING_RECONCILIATION)
+    };
+    let created = claim.metadata.creation_timestamp.as_ref();
+    let is_new = created.is_none_or(|created| now.duration_since(created.0) < WAIT_FOR_LAUNCH);
+    is_new && !has_failed()
 }
 
 /// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at

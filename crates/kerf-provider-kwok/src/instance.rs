@@ -184,6 +184,7 @@ pub(super) fn launched(node: &Node) -> Launched {
         image_id: String::new(),
         claim_uid: node.annotations().get(CLAIM_UID).cloned(),
         node_name: Some(node.name_any()),
+        launched_at: None,
         labels,
         annotations: node.annotations().clone(),
         capacity: status.capacity.unwrap_or_default(),

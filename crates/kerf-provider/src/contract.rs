@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
+use k8s_openapi::{
+    api::core::v1::Node, apimachinery::pkg::api::resource::Quantity, jiff::Timestamp,
+};
 use kerf_api::{NodeClaim, NodeClass, NodePool, labels::LabelRules};
 use kerf_model::InstanceType;
 use tokio::sync::watch;
@@ -118,6 +120,9 @@ pub struct Launched {
     pub claim_uid: Option<String>,
     /// The name of its Node, when the provider knows it.
     pub node_name: Option<String>,
+    /// When it was launched, when the provider knows it. By it an instance that does not name its claim is found to have none:
+    /// see [`Self::claim_uid`].
+    pub launched_at: Option<Timestamp>,
     /// Labels that hold for the instance: its type, zone, capacity type and so on.
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,

@@ -22,6 +22,8 @@ stories! { Settings::default();
     a_refused_launch_counts_under_the_limits,
     a_launch_whose_answer_is_lost_is_not_launched_twice,
     a_slow_launch_is_waited_for,
+    a_slow_launch_holds_up_no_other_pod,
+    an_instance_that_names_no_claim_is_terminated_if_no_claim_names_it,
     an_instance_that_never_registers_is_replaced_and_terminated,
     a_node_whose_instance_is_gone_is_replaced,
     a_node_that_reports_is_kept_although_its_instance_is_not_listed,

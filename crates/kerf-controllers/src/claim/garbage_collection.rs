@@ -2,12 +2,17 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use jiff::{SignedDuration, Timestamp};
 use kerf_api::{
     NodeClaim, ObjectExt,
     conditions::{Conditioned, REGISTERED},
 };
 use kerf_provider::{Launched, ProviderError};
-use kube::{ResourceExt, api::ListParams};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -77,20 +82,19 @@ fn node_is_ready(context: &Context, claim: &NodeClaim) -> bool {
 /// A claim keeps its instance by a finalizer, so this takes somebody's hand: a finalizer removed by force, or an etcd
 /// restored from an old backup. The claims are listed anew before anything is terminated, because the index may be late.
 async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<()> {
-    let without = |claims: &BTreeSet<String>| -> Vec<&Launched> {
-        let running = instances.iter().filter(|instance| !instance.terminating);
-        running
-            .filter(|one| one.claim_uid.as_ref().is_some_and(|uid| !claims.contains(uid)))
-            .collect()
+    let now = context.now();
+    let without = |claims: &Claims| -> Vec<&Launched> {
+        instances.iter().filter(|instance| claims.lack(instance, now)).collect()
     };
-    let indexed = context.index.read().claims().values().filter_map(|claim| claim.uid()).collect();
+    let indexed = {
+        let cluster = context.index.read();
+        let claims = cluster.claims().values();
+        claims.map(|claim| (claim.uid(), claim.provider_id().to_owned())).collect()
+    };
     if without(&indexed).is_empty() {
         return Ok(());
     }
-    // Of a claim that cannot be read, the name can: only that it is there counts here.
-    let listed = context.claims().list_metadata(&ListParams::default()).await;
-    let listed = listed.tried(|| "listing NodeClaims".into())?;
-    let listed = listed.items.iter().filter_map(ResourceExt::uid).collect();
+    let listed = list_claims(context).await?;
     let mut result = Ok(());
     for orphan in without(&listed) {
         let provider_id = &orphan.provider_id;
@@ -108,10 +112,60 @@ async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<
     result
 }
 
+/// Of a claim that cannot be read, these two can: that it is there and which instance it names is all that counts here.
+async fn list_claims(context: &Context) -> Result<Claims> {
+    let kind = ApiResource::erase::<NodeClaim>(&());
+    let claims: Api<DynamicObject> = Api::all_with(context.client.clone(), &kind);
+    let listed = claims.list(&ListParams::default()).await;
+    let listed = listed.tried(|| "listing NodeClaims".into())?;
+    let provider_id = |claim: &DynamicObject| {
+        let text = claim.data.pointer("/status/providerID").and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    Ok(listed.items.iter().map(|claim| (claim.uid(), provider_id(claim))).collect())
+}
+
+/// Which claims there are, and which instances they name.
+#[derive(Default)]
+struct Claims {
+    uids: BTreeSet<String>,
+    provider_ids: BTreeSet<String>,
+}
+
+impl FromIterator<(Option<String>, String)> for Claims {
+    fn from_iter<I: IntoIterator<Item = (Option<String>, String)>>(claims: I) -> Self {
+        let mut all = Self::default();
+        for (uid, provider_id) in claims {
+            all.uids.extend(uid);
+            all.provider_ids.insert(provider_id);
+        }
+        all
+    }
+}
+
+/// An instance that does not say for which claim it was launched may be one that its claim does not name yet. Karpenter, whose
+/// instances are like that, gives them this time.
+const UNNAMED: SignedDuration = SignedDuration::from_secs(30);
+
+impl Claims {
+    /// Whether the instance has no claim among these. One of which neither its claim nor its age is known is left alone.
+    fn lack(&self, instance: &Launched, now: Timestamp) -> bool {
+        let is_old = |launched_at| now.duration_since(launched_at) >= UNNAMED;
+        !instance.terminating
+            && match &instance.claim_uid {
+                Some(uid) => !self.uids.contains(uid),
+                None => {
+                    !self.provider_ids.contains(&instance.provider_id)
+                        && instance.launched_at.is_some_and(is_old)
+                }
+            }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     #[test]
     fn only_registered_claims_that_stay_can_have_lost_their_instance() {
@@ -131,6 +185,34 @@ mod tests {
             claim.metadata.deletion_timestamp = deleting.then_some(Time(Timestamp::UNIX_EPOCH));
             let got = is_without_instance(&claim, &running);
             assert_eq!(got, expected, "{provider_id} {registered} {deleting}");
+        }
+    }
+
+    #[test]
+    fn an_instance_is_without_a_claim_by_what_it_says_of_its_claim() {
+        let claims: Claims = [(Some("u".to_owned()), "p".to_owned())].into_iter().collect();
+        let start = Timestamp::UNIX_EPOCH;
+        let (young, old) = (start + SignedDuration::from_secs(29), start + UNNAMED);
+        // By its claim's UID, its own id, when it was launched, whether it goes; and what holds then and 30 s later.
+        for (uid, id, launched_at, terminating, expected) in [
+            (Some("u"), "p", None, false, [false, false]),
+            (Some("u"), "q", None, false, [false, false]),
+            (Some("v"), "q", None, false, [true, true]),
+            (Some("v"), "q", None, true, [false, false]),
+            (None, "p", Some(start), false, [false, false]),
+            (None, "q", Some(start), false, [false, true]),
+            (None, "q", Some(start), true, [false, false]),
+            (None, "q", None, false, [false, false]),
+        ] {
+            let instance = Launched {
+                provider_id: id.to_owned(),
+                claim_uid: uid.map(str::to_owned),
+                launched_at,
+                terminating,
+                ..Launched::default()
+            };
+            let got = [young, old].map(|now| claims.lack(&instance, now));
+            assert_eq!(got, expected, "{uid:?} {id} {launched_at:?} {terminating}");
         }
     }
 }

@@ -114,14 +114,8 @@ fn why_not_ready(class: Option<&NodeClass>) -> Option<(String, String)> {
     let Some(class) = class else {
         return because("NodeClassNotFound", "NodeClass not found on cluster");
     };
-    if class.deleting {
-        return because("NodeClassTerminating", "NodeClass is Terminating");
-    }
-    match &class.ready {
-        Some(ready) if ready.status == "True" => None,
-        Some(ready) if ready.status == "False" => because(&ready.reason, &ready.message),
-        _ => because("NodeClassReadinessUnknown", "Node Class Readiness Unknown"),
-    }
+    let not_ready = class.readiness().err()?;
+    because(not_ready.reason(), &not_ready.to_string())
 }
 
 #[cfg(test)]
@@ -144,7 +138,12 @@ mod tests {
             last_transition_time: Time(Timestamp::UNIX_EPOCH),
             observed_generation: None,
         };
-        let object: DynamicObject = serde_json::from_value(json!({"metadata": {}})).unwrap();
+        let about = |generation, status| Condition {
+            observed_generation: Some(generation),
+            ..ready(status)
+        };
+        let object: DynamicObject =
+            serde_json::from_value(json!({"metadata": {"generation": 2}})).unwrap();
         let class = |deleting, ready| {
             let (group, kind) = ("cloud.example", "ExampleNodeClass");
             let mut class = NodeClass::from_object(group, kind, object.clone());
@@ -158,6 +157,9 @@ mod tests {
             (Some(class(false, Some(ready("Unknown")))), Some("NodeClassReadinessUnknown")),
             (Some(class(false, Some(ready("False")))), Some("Why")),
             (Some(class(false, Some(ready("True")))), None),
+            (Some(class(false, Some(about(1, "True")))), Some("NodeClassNotReconciled")),
+            (Some(class(false, Some(about(1, "False")))), Some("NodeClassNotReconciled")),
+            (Some(class(false, Some(about(2, "True")))), None),
         ];
         for (class, expected) in cases {
             let reason = why_not_ready(class.as_ref()).map(|(reason, _)| reason);

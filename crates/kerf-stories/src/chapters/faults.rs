@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Event, Node, Pod},
@@ -12,6 +13,7 @@ use kerf_api::{
     conditions::{Conditioned, INSTANCE_TERMINATING, READY},
     labels,
 };
+use kerf_provider::Launched;
 use kerf_testbed::{CloudFault, Fault, Matching, Offered, Verb, WatchCut, actors};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -111,6 +113,41 @@ pub async fn a_slow_launch_is_waited_for(world: World) {
     world.create(build::pod("a", &json!({}))).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.until("the node is ready", one_ready_node).await;
+}
+
+/// Planning waits for launches of seconds, since a node that is about to come may have room. It does not wait for minutes.
+pub async fn a_slow_launch_holds_up_no_other_pod(world: World) {
+    with_pool(&world, &json!({"disruption": {"consolidateAfter": "Never"}})).await;
+    world.cloud().on_next(1, CloudFault::LaunchSlow(Duration::from_mins(4)));
+    let slow = world.create(build::pod("a", &json!({}))).await;
+    world.until("its claim is there", async |world: &World| world.only::<NodeClaim>().await).await;
+    let began = world.now();
+    let other = world.create(build::pod("b", &json!({}))).await;
+    world.until("the other pod runs", async |world: &World| super::runs(world, &other).await).await;
+    let waited = world.now().duration_since(began);
+    assert!(waited < SignedDuration::from_secs(30), "it waited for {waited:#}");
+    world.until("both run", async |world: &World| all_run(world, 2).await).await;
+    let node_of = async |pod: &Pod| world.get(pod).await.and_then(|pod| pod.spec?.node_name);
+    assert_ne!(node_of(&slow).await, node_of(&other).await);
+    assert_eq!(world.list::<NodeClaim>().await.len(), 2, "each pod was planned once");
+}
+
+/// As Karpenter's are: they do not say for which claim they were launched.
+pub async fn an_instance_that_names_no_claim_is_terminated_if_no_claim_names_it(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the node is ready", one_ready_node).await;
+    let instance = |id: &str, launched_at| Launched {
+        provider_id: id.to_owned(),
+        launched_at,
+        ..Launched::default()
+    };
+    world.cloud().plant(instance("other://old", Some(world.now())));
+    world.cloud().plant(instance("other://of-unknown-age", None));
+    world.pass(Duration::from_mins(5)).await;
+    let left: Vec<_> = world.cloud().nodeless().into_iter().map(|one| one.provider_id).collect();
+    assert_eq!(left, ["other://of-unknown-age"]);
+    world.until("the node stays", one_ready_node).await;
 }
 
 pub async fn an_instance_that_never_registers_is_replaced_and_terminated(world: World) {

@@ -195,6 +195,11 @@ impl CloudFaults {
         };
     }
 
+    /// An instance without a node that was launched by somebody else.
+    pub fn plant(&self, launched: Launched) {
+        self.state().nodeless.insert(launched.provider_id.clone(), launched);
+    }
+
     /// The instances that exist without a node.
     pub fn nodeless(&self) -> Vec<Launched> {
         self.state().nodeless.values().cloned().collect()

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, NotReady,
     conditions::{Conditioned, LAUNCHED},
     labels,
 };
@@ -65,9 +65,12 @@ impl Launches {
 
     async fn ask(&self, context: &Context, claim: &NodeClaim) -> Result<Launched, ProviderError> {
         let class = context.node_class(&claim.spec.node_class_ref)?;
-        if let Some(ready) = class.ready.as_ref().filter(|ready| ready.status == "False") {
+        // What is being deleted or was never looked at is the provider's own affair.
+        if let Err(why @ (NotReady::Refused { .. } | NotReady::NotReconciled { .. })) =
+            class.readiness()
+        {
             let reference = &class.reference;
-            let message = format!("{} {}: {}", reference.kind, reference.name, ready.message);
+            let message = format!("{} {}: {why}", reference.kind, reference.name);
             return Err(ProviderError::NodeClassNotReady(message));
         }
         let uid = claim.uid().unwrap_or_default();

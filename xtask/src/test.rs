@@ -19,6 +19,9 @@ use crate::generate;
 
 pub(crate) use slow::Testing;
 
+/// The binary has the provider of AWS where it is asked for.
+const WITH_AWS: &str = "kerf/aws";
+
 pub(crate) fn run(testing: &Testing) -> ExitCode {
     if testing.slow {
         return slow::run(testing);
@@ -27,7 +30,8 @@ pub(crate) fn run(testing: &Testing) -> ExitCode {
     let mut total = Tally::default();
     total += step("format", || check(&["fmt", "--all", "--check"]));
     total += step("lints", || {
-        check(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        let features = ["--workspace", "--all-targets", "--features", WITH_AWS];
+        check(&[&["clippy"], &features[..], &["--", "-D", "warnings"]].concat())
     });
     // With all packages selected the dependencies keep their features, and only the binary is looked at again.
     total += step("lints of the production build", || {
@@ -36,7 +40,9 @@ pub(crate) fn run(testing: &Testing) -> ExitCode {
     });
     total +=
         step("types of AWS", || lane("whether the types of AWS are current", generate::aws(true)));
-    total += step("unit tests", || tests(&["--workspace", "--exclude", "kerf-e2e"], &[]));
+    total += step("unit tests", || {
+        tests(&["--workspace", "--exclude", "kerf-e2e", "--features", WITH_AWS], &[])
+    });
     total += step("calls of moto", || lane("the calls of moto", aws::moto()));
     total += step("control plane tests", control_plane_tests);
 

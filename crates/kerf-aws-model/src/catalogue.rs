@@ -3,6 +3,7 @@
 //! It comes as documents. Those that are built in are in `data/`, with their origin in `data/README.md`. A document that was
 //! read from an account has the same form and is laid over them.
 
+mod described;
 mod document;
 mod facts;
 mod region;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use kerf_model::Price;
 
+pub use described::UnusableType;
 pub use document::{CatalogueError, Document, RegionPrices};
 pub(crate) use facts::family;
 pub use facts::{Accelerator, Architecture, Gpu, Network, Neuron, Trait, Traits, TypeFacts};

@@ -3,18 +3,19 @@
 //! Only facts are read from them: names of instance types and numbers.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use kerf_aws_model::catalogue::{
-    Accelerator, Architecture, Document, Gpu, Network, Neuron, RegionPrices, RegionZones, Trait,
-    TypeFacts,
-};
+use kerf_aws_model::catalogue::{Document, Network, RegionPrices, RegionZones, TypeFacts};
+use kerf_aws_wire::WireResponse;
+use kerf_aws_wire::ec2::DescribeInstanceTypesRequest;
 use kerf_model::Price;
 use serde::Deserialize;
+use serde_json::Value;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kerf-aws-model/data");
 
@@ -83,11 +84,26 @@ fn unpack(path: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Those that the provider would ask EC2 for: with hardware virtualisation, on an architecture of Kubernetes.
+/// Those that can run nodes. They are read as the operator reads EC2's answers.
 fn types(sources: &Sources) -> Result<Vec<TypeFacts>> {
     let json = unpack(&sources.moto.join("instance_types.json.gz"))?;
-    let described: BTreeMap<String, Described> = serde_json::from_slice(&json)?;
-    Ok(described.into_values().filter_map(Described::facts).collect())
+    let described: BTreeMap<String, Value> = serde_json::from_slice(&json)?;
+    let mut xml = String::from("<DescribeInstanceTypesResponse><instanceTypeSet>");
+    for info in described.values() {
+        xml.push_str("<item>");
+        write_xml(&mut xml, info);
+        xml.push_str("</item>");
+    }
+    xml.push_str("</instanceTypeSet></DescribeInstanceTypesResponse>");
+    let answer = WireResponse::decode::<DescribeInstanceTypesRequest>(&xml)?;
+    let types = answer.instance_types.iter().filter_map(|info| match TypeFacts::read(info) {
+        Ok(facts) => Some(facts),
+        Err(error) => {
+            println!("left out: {error}");
+            None
+        }
+    });
+    Ok(types.collect())
 }
 
 fn zones(sources: &Sources, names: &[&str]) -> Result<BTreeMap<String, RegionZones>> {
@@ -170,214 +186,27 @@ struct Offered {
     location: String,
 }
 
-/// An entry of EC2's `DescribeInstanceTypes` in JSON, as far as it is needed.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Described {
-    instance_type: String,
-    v_cpu_info: Vcpus,
-    memory_info: Memory,
-    processor_info: Processor,
-    hypervisor: Option<String>,
-    supported_usage_classes: Vec<String>,
-    supported_virtualization_types: Vec<String>,
-    nitro_enclaves_support: String,
-    ebs_info: Ebs,
-    instance_storage_info: Option<Storage>,
-    placement_group_info: Placement,
-    network_info: Networking,
-    gpu_info: Option<Gpus>,
-    neuron_info: Option<Neurons>,
-    inference_accelerator_info: Option<Accelerators>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Vcpus {
-    #[serde(rename = "DefaultVCpus")]
-    default: u32,
-}
-
-#[derive(Deserialize)]
-struct Memory {
-    #[serde(rename = "SizeInMiB")]
-    mib: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Processor {
-    manufacturer: String,
-    supported_architectures: Vec<String>,
-    #[serde(default)]
-    supported_features: Vec<String>,
-    sustained_clock_speed_in_ghz: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Ebs {
-    ebs_optimized_support: String,
-    ebs_optimized_info: Option<EbsOptimized>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct EbsOptimized {
-    maximum_bandwidth_in_mbps: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Storage {
-    nvme_support: String,
-    #[serde(rename = "TotalSizeInGB")]
-    total_gb: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Placement {
-    supported_strategies: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Networking {
-    default_network_card_index: usize,
-    efa_info: Option<Efa>,
-    ena_support: String,
-    encryption_in_transit_supported: bool,
-    ipv4_addresses_per_interface: u32,
-    network_cards: Vec<Card>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Efa {
-    maximum_efa_interfaces: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Card {
-    maximum_network_interfaces: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Gpus {
-    gpus: Vec<Device>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Neurons {
-    neuron_devices: Vec<Device>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Accelerators {
-    accelerators: Vec<Device>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Device {
-    name: String,
-    #[serde(default)]
-    manufacturer: String,
-    count: u32,
-    memory_info: Option<Memory>,
-    core_info: Option<Cores>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Cores {
-    count: u32,
-}
-
-impl Described {
-    /// None for what the provider would not ask EC2 for.
-    fn facts(self) -> Option<TypeFacts> {
-        let architectures = &self.processor_info.supported_architectures;
-        let architecture = architectures.iter().find_map(|name| Architecture::from_ec2(name))?;
-        if !self.supported_virtualization_types.iter().any(|kind| kind == "hvm") {
-            return None;
+/// JSON with EC2's names as the XML that EC2 sends: names begin with a small letter, lists are of items.
+fn write_xml(xml: &mut String, value: &Value) {
+    match value {
+        Value::Null => {}
+        Value::Array(items) => {
+            for item in items {
+                xml.push_str("<item>");
+                write_xml(xml, item);
+                xml.push_str("</item>");
+            }
         }
-        let clock_mhz = self.processor_info.sustained_clock_speed_in_ghz.unwrap_or(0.0) * 1000.0;
-        let ebs = self.ebs_info.ebs_optimized_info.as_ref();
-        let devices = |list: Option<Vec<Device>>| list.unwrap_or_default().into_iter();
-        Some(TypeFacts {
-            traits: self.traits().into_iter().collect(),
-            name: self.instance_type,
-            architecture,
-            vcpus: self.v_cpu_info.default,
-            memory_mib: self.memory_info.mib,
-            cpu_manufacturer: self.processor_info.manufacturer,
-            clock_mhz: format!("{clock_mhz:.0}").parse().ok()?,
-            hypervisor: self.hypervisor.unwrap_or_default(),
-            ebs_mbps: ebs
-                .filter(|_| self.ebs_info.ebs_optimized_support == "default")
-                .map(|ebs| ebs.maximum_bandwidth_in_mbps),
-            local_gb: self.instance_storage_info.map_or(0, |storage| storage.total_gb),
-            addresses_per_interface: self.network_info.ipv4_addresses_per_interface,
-            interfaces_per_card: self
-                .network_info
-                .network_cards
-                .iter()
-                .map(|card| card.maximum_network_interfaces)
-                .collect(),
-            default_card: self.network_info.default_network_card_index,
-            efa_interfaces: self.network_info.efa_info.map_or(0, |efa| efa.maximum_efa_interfaces),
-            gpus: devices(self.gpu_info.map(|info| info.gpus))
-                .map(|gpu| Gpu {
-                    name: gpu.name,
-                    manufacturer: gpu.manufacturer,
-                    count: gpu.count,
-                    memory_mib: gpu.memory_info.map_or(0, |memory| memory.mib),
-                })
-                .collect(),
-            neurons: devices(self.neuron_info.map(|info| info.neuron_devices))
-                .map(|neuron| Neuron {
-                    name: neuron.name,
-                    count: neuron.count,
-                    cores: neuron.core_info.map_or(0, |cores| cores.count),
-                })
-                .collect(),
-            accelerators: devices(self.inference_accelerator_info.map(|info| info.accelerators))
-                .map(|one| Accelerator {
-                    name: one.name,
-                    manufacturer: one.manufacturer,
-                    count: one.count,
-                })
-                .collect(),
-        })
-    }
-
-    fn traits(&self) -> Vec<Trait> {
-        let names = |list: &[String], name: &str| list.iter().any(|one| one == name);
-        let usage = |name| names(&self.supported_usage_classes, name);
-        let placement = |name| names(&self.placement_group_info.supported_strategies, name);
-        let storage = self.instance_storage_info.as_ref();
-        let features = &self.processor_info.supported_features;
-        [
-            (Trait::OnDemand, usage("on-demand")),
-            (Trait::Spot, usage("spot")),
-            (Trait::CapacityBlock, usage("capacity-block")),
-            (Trait::EncryptionInTransit, self.network_info.encryption_in_transit_supported),
-            (Trait::NitroEnclaves, self.nitro_enclaves_support == "supported"),
-            (Trait::LocalNvme, storage.is_some_and(|one| one.nvme_support != "unsupported")),
-            (Trait::EnaUnsupported, self.network_info.ena_support == "unsupported"),
-            (Trait::NestedVirtualization, names(features, "nested-virtualization")),
-            (Trait::ClusterPlacement, placement("cluster")),
-            (Trait::PartitionPlacement, placement("partition")),
-            (Trait::SpreadPlacement, placement("spread")),
-        ]
-        .into_iter()
-        .filter_map(|(one, holds)| holds.then_some(one))
-        .collect()
+        Value::Object(members) => {
+            for (name, value) in members {
+                let (first, rest) = name.split_at(1);
+                let name = format!("{}{rest}", first.to_lowercase());
+                let _ = write!(xml, "<{name}>");
+                write_xml(xml, value);
+                let _ = write!(xml, "</{name}>");
+            }
+        }
+        Value::String(text) => xml.push_str(&text.replace('&', "&amp;").replace('<', "&lt;")),
+        Value::Bool(_) | Value::Number(_) => xml.push_str(&value.to_string()),
     }
 }

@@ -135,10 +135,13 @@ pub enum Architecture {
 impl Architecture {
     /// By EC2's name.
     pub fn from_ec2(name: &str) -> Option<Self> {
-        match name {
-            "x86_64" => Some(Self::Amd64),
-            "arm64" => Some(Self::Arm64),
-            _ => None,
+        [Self::Amd64, Self::Arm64].into_iter().find(|one| one.ec2() == name)
+    }
+
+    pub(super) fn ec2(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64",
+            Self::Arm64 => "arm64",
         }
     }
 

@@ -119,10 +119,12 @@ pub async fn a_slow_launch_is_waited_for(world: World) {
 pub async fn a_slow_launch_holds_up_no_other_pod(world: World) {
     with_pool(&world, &json!({"disruption": {"consolidateAfter": "Never"}})).await;
     world.cloud().on_next(1, CloudFault::LaunchSlow(Duration::from_mins(4)));
-    let slow = world.create(build::pod("a", &json!({}))).await;
+    // Each to its own zone, so that kube-scheduler does not give the first node that comes to the pod that waits longest.
+    let zone = |zone: &str| json!({"nodeSelector": {labels::ZONE: zone}});
+    let slow = world.create(build::pod("a", &zone("test-zone-a"))).await;
     world.until("its claim is there", async |world: &World| world.only::<NodeClaim>().await).await;
     let began = world.now();
-    let other = world.create(build::pod("b", &json!({}))).await;
+    let other = world.create(build::pod("b", &zone("test-zone-b"))).await;
     world.until("the other pod runs", async |world: &World| super::runs(world, &other).await).await;
     let waited = world.now().duration_since(began);
     assert!(waited < SignedDuration::from_secs(30), "it waited for {waited:#}");

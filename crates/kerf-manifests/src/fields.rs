@@ -212,7 +212,9 @@ pub fn trim(object: &mut Value) {
     }
     // The hash of a NodePool is made of all that its template says, its annotations included.
     let template = if kind == "NodePool" { "" } else { "/spec/template/metadata" };
-    trim_annotations(object, &["/metadata", template]);
+    // A provider may write on a Node for which claim it was launched, by its UID; elsewhere claims have other UIDs.
+    let of_providers = kind != "Node";
+    trim_annotations(object, &["/metadata", template], of_providers);
 }
 
 /// Leaves of a NodeClass what its provider says.
@@ -222,22 +224,23 @@ pub(crate) fn trim_node_class(object: &mut Value, fields: &[&'static str]) {
         kept.add(path.split('.'));
     }
     kept.apply(object);
-    trim_annotations(object, &["/metadata"]);
+    trim_annotations(object, &["/metadata"], true);
 }
 
-fn trim_annotations(object: &mut Value, of: &[&str]) {
+fn trim_annotations(object: &mut Value, of: &[&str], of_providers: bool) {
     for metadata in of {
         let annotations = object.pointer_mut(&format!("{metadata}/annotations"));
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-            annotations.retain(|key, _| is_annotation_read(key));
+            annotations.retain(|key, _| is_annotation_read(key, of_providers));
         }
     }
 }
 
 /// Providers have domains of their own, which begin as Karpenter's does.
-fn is_annotation_read(key: &str) -> bool {
+fn is_annotation_read(key: &str, of_providers: bool) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    domain.starts_with("karpenter.") || ANNOTATIONS.contains(&key)
+    let of_provider = of_providers && domain.starts_with("karpenter.");
+    domain == kerf_api::GROUP || of_provider || ANNOTATIONS.contains(&key)
 }
 
 impl Kept {

@@ -1,0 +1,15 @@
+//! The provider's own controllers and periodic tasks.
+
+use std::sync::Arc;
+
+use kerf_provider::Registry;
+
+use crate::cloud::AwsCloud;
+
+/// They run while this process leads.
+pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
+    let offers = Arc::clone(cloud.offers());
+    registry.add_lasting("aws.offerings", move |_, stop| async move {
+        offers.follow_time(stop).await;
+    });
+}

@@ -7,9 +7,10 @@ use std::time::Duration;
 use kerf_aws_wire::{Service, ec2};
 use kerf_runtime::{Bucket, Tokens};
 
-/// How many calls EC2 takes: it keeps one bucket per action, region and account. The numbers are those that AWS publishes for accounts
-/// without a raised limit; `CreateFleet` has none of its own and counts as any action that changes something. Services other than EC2
-/// publish none that a controller would reach.
+/// How many calls EC2 takes: it keeps one bucket per action, region and account. The numbers are those of Karpenter's model of
+/// these limits, for accounts without a raised one. AWS's documentation was seen to say the same of describing actions, 20 a second
+/// and 100 at once. `CreateFleet` counts as any action that changes something. No limit of another service is known that a
+/// controller would reach.
 pub fn bucket(service: &Service, operation: &str) -> Option<Bucket> {
     if *service != ec2::SERVICE {
         return None;
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_action_has_the_bucket_that_aws_publishes() {
+    fn every_action_has_its_bucket() {
         let cases = [
             ("DescribeInstances", Some((20, 100))),
             ("GetConsoleOutput", Some((20, 100))),

@@ -1,0 +1,214 @@
+//! The provider against the stand-in for AWS, in virtual time.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use kerf_api::{NodeClaim, NodeClass};
+use kerf_aws_api::Ec2NodeClass;
+use kerf_aws_client::Aws;
+use kerf_aws_model::catalogue::Catalogue;
+use kerf_aws_model::instance_types::{CniSettings, Settings};
+use kerf_aws_model::launch_template::Cluster;
+use kerf_aws_model::prices::Prices;
+use kerf_aws_model::user_data::ClusterAccess;
+use kerf_aws_wire::{ec2, iam, ssm};
+use kerf_fake_aws::{Depth, FakeAws, Fault, PoolSelector};
+use kerf_provider::{CloudProvider, ProviderError};
+use kerf_provider_aws::{AwsCloud, Parts};
+use kerf_runtime::Clock;
+use serde_json::json;
+
+static CATALOGUE: LazyLock<Arc<Catalogue>> =
+    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
+
+const REGION: &str = "us-west-2";
+
+/// An account with a class that is ready.
+struct Account {
+    aws: FakeAws,
+    clock: Clock,
+    class: NodeClass,
+}
+
+impl Account {
+    async fn open() -> Self {
+        let clock = Clock::starting_at("2026-11-16T20:00:00Z".parse().unwrap());
+        let settings = kerf_fake_aws::Settings::default();
+        let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), clock.clone());
+        let profile = Some("profile".to_owned());
+        let request = iam::CreateInstanceProfileRequest {
+            instance_profile_name: profile.clone(),
+            ..Default::default()
+        };
+        aws.create_instance_profile(&request).await.unwrap();
+        let request = iam::AddRoleToInstanceProfileRequest {
+            instance_profile_name: profile,
+            role_name: Some("KarpenterNodeRole-test".to_owned()),
+        };
+        aws.add_role_to_instance_profile(&request).await.unwrap();
+        // Until EC2 knows of the profile.
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        let parameter = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id";
+        let request =
+            ssm::GetParameterRequest { name: Some(parameter.to_owned()), with_decryption: None };
+        let image = aws.get_parameter(&request).await.unwrap().parameter.unwrap().value;
+        let subnets = aws.describe_subnets(&ec2::DescribeSubnetsRequest::default()).await.unwrap();
+        let subnets = subnets.subnets.iter();
+        let subnets: Vec<_> = subnets
+            .map(|one| json!({"id": one.subnet_id, "zone": one.availability_zone}))
+            .collect();
+        let request = ec2::DescribeSecurityGroupsRequest::default();
+        let groups = aws.describe_security_groups(&request).await.unwrap();
+        let groups = groups.security_groups.iter();
+        let groups: Vec<_> = groups.map(|one| json!({"id": one.group_id})).collect();
+        let amd64 = json!({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]});
+        let class: Ec2NodeClass = serde_json::from_value(json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default", "uid": "class", "generation": 1},
+            "spec": {
+                "instanceProfile": "profile", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": [{"tags": {"a": "b"}}],
+                "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
+            },
+            "status": {
+                "subnets": subnets, "securityGroups": groups, "instanceProfile": "profile",
+                "amis": [{"id": image, "requirements": [amd64]}],
+                "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                    "observedGeneration": 1, "lastTransitionTime": "2026-11-16T20:00:00Z",
+                }],
+            },
+        }))
+        .unwrap();
+        let class = NodeClass::of(&class).unwrap();
+        Self { aws, clock, class }
+    }
+
+    /// A process that has just started.
+    fn provider(&self) -> AwsCloud {
+        AwsCloud::new(Parts {
+            aws: Arc::new(self.aws.clone()),
+            clock: self.clock.clone(),
+            cluster: Cluster {
+                access: ClusterAccess {
+                    name: "test".to_owned(),
+                    endpoint: "https://cluster.example.com".to_owned(),
+                    ca_bundle: Some("Y2VydGlmaWNhdGU=".to_owned()),
+                    service_cidr: Some("10.100.0.0/16".to_owned()),
+                },
+                region: REGION.to_owned(),
+                dns: Some("10.100.0.10".parse().unwrap()),
+            },
+            settings: Settings {
+                region: REGION.to_owned(),
+                vm_memory_overhead: 0.075,
+                reserved_enis: 0,
+                cni: CniSettings::default(),
+                reserved_capacity: true,
+            },
+            region: CATALOGUE.region(REGION).unwrap(),
+            prices: Prices::new(CATALOGUE.prices(REGION).unwrap()),
+        })
+    }
+
+    /// Ids of the instances that were launched for the claim.
+    fn instances_of(&self, uid: &str) -> Vec<String> {
+        let is_of = |one: &ec2::Instance| {
+            let names = |tag: &ec2::Tag| tag.key.as_deref() == Some("karpenter.sh/nodeclaim-uid");
+            one.tags.iter().any(|tag| names(tag) && tag.value.as_deref() == Some(uid))
+        };
+        let all = self.aws.instances().into_iter().filter(is_of);
+        all.filter_map(|one| one.instance_id).collect()
+    }
+}
+
+/// A claim with this UID for an m5 on demand.
+fn claim(uid: &str) -> NodeClaim {
+    let only = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": uid, "uid": uid, "labels": {"karpenter.sh/nodepool": "general"}},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "requirements": [
+                only("karpenter.k8s.aws/instance-family", &["m5"]),
+                only("karpenter.sh/capacity-type", &["on-demand"]),
+                only("kubernetes.io/arch", &["amd64"]),
+            ],
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+        },
+    }))
+    .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_an_instance_and_gives_it_back() {
+    let account = Account::open().await;
+    let provider = account.provider();
+    let mut claim = claim("c1");
+    let launched = provider.create(&claim, &account.class).await.unwrap();
+    let label = |key: &str| launched.labels.get(key).map(String::as_str);
+    assert_eq!(label("node.kubernetes.io/instance-type"), Some("m5.large"));
+    assert_eq!(label("karpenter.sh/capacity-type"), Some("on-demand"));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let listed = provider.list().await.unwrap();
+    let listed = listed.iter().map(|one| (&*one.provider_id, one.claim_uid.as_deref()));
+    assert_eq!(listed.collect::<Vec<_>>(), [(&*launched.provider_id, Some("c1"))]);
+
+    claim.status.get_or_insert_default().provider_id = launched.provider_id.clone();
+    provider.delete(&claim).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert!(matches!(provider.delete(&claim).await, Err(ProviderError::NotFound(_))));
+    assert_eq!(account.aws.alive(), [""; 0]);
+}
+
+/// The process ends at any moment of the launch, and the next one is asked again.
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_is_cut_off_at_any_moment_leaves_one_instance() {
+    let account = Account::open().await;
+    for step in 0..64 {
+        let uid = format!("cut-{step}");
+        let claim = claim(&uid);
+        let cut = Duration::from_millis(45 * step);
+        let first = account.provider();
+        let _ = tokio::time::timeout(cut, first.create(&claim, &account.class)).await;
+        drop(first);
+        let launched = account.provider().create(&claim, &account.class).await;
+        let launched = launched.unwrap_or_else(|error| panic!("cut after {cut:?}: {error}"));
+        let ids = account.instances_of(&uid);
+        assert_eq!(ids.len(), 1, "cut after {cut:?}: {ids:?}");
+        assert!(launched.provider_id.ends_with(&ids[0]), "{launched:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_whose_answer_is_lost_is_found_again() {
+    let account = Account::open().await;
+    account.aws.fail_next("CreateFleet", 1, Fault::LostAnswer);
+    let provider = account.provider();
+    assert!(provider.create(&claim("lost"), &account.class).await.is_err());
+    provider.create(&claim("lost"), &account.class).await.unwrap();
+    assert_eq!(account.instances_of("lost").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_that_has_run_out_is_passed_over_within_the_launch() {
+    let account = Account::open().await;
+    account.aws.set_pools(PoolSelector::instance_type("m5.large"), Depth::DRY);
+    let launched = account.provider().create(&claim("c"), &account.class).await.unwrap();
+    assert_eq!(launched.labels["node.kubernetes.io/instance-type"], "m5.xlarge");
+    assert_eq!(account.aws.alive().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_family_that_has_run_out_is_no_capacity_and_says_what_was_tried() {
+    let account = Account::open().await;
+    account.aws.set_pools(PoolSelector::instance_type("m5.*"), Depth::DRY);
+    let error = account.provider().create(&claim("c"), &account.class).await.unwrap_err();
+    let ProviderError::InsufficientCapacity { unavailable, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(unavailable.iter().any(|one| one.instance_type == "m5.large"), "{unavailable:?}");
+    assert_eq!(account.aws.alive(), [""; 0]);
+}

@@ -124,8 +124,9 @@ fn is_for_pods(cluster: &Cluster, claim: &NodeClaim) -> bool {
     by_pool && pool.is_some_and(|pool| !pool.is_static())
 }
 
-/// Whether the instance is likely to come within seconds. Its pods are promised and its pool's limits count it either way, so
-/// that all that is lost by not waiting is what room it may have for others.
+/// Whether planning waits for the instance. Its pods are promised and its pool's limits count it either way, so that all that is
+/// lost by not waiting for longer is what room it may have for others. A reserved place is counted when it is taken: until then
+/// another plan would promise it again.
 fn is_about_to_launch(claim: &NodeClaim, now: Timestamp) -> bool {
     let has_failed = || {
         let launched = claim.condition(LAUNCHED);
@@ -133,7 +134,15 @@ fn is_about_to_launch(claim: &NodeClaim, now: Timestamp) -> bool {
     };
     let created = claim.metadata.creation_timestamp.as_ref();
     let is_new = created.is_none_or(|created| now.duration_since(created.0) < WAIT_FOR_LAUNCH);
-    is_new && !has_failed()
+    (is_new || takes_reserved_place(claim)) && !has_failed()
+}
+
+fn takes_reserved_place(claim: &NodeClaim) -> bool {
+    let of_capacity_type =
+        claim.spec.requirements.iter().filter(|one| one.key == labels::CAPACITY_TYPE);
+    of_capacity_type
+        .flat_map(|one| &one.values)
+        .any(|value| value == labels::CAPACITY_TYPE_RESERVED)
 }
 
 /// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at

@@ -17,7 +17,7 @@ use crate::{
     launch_template::{Reservation, ReservationMarket},
 };
 
-pub use ownership::{Ownership, has_lost_reservation, is_in_expiring_block};
+pub use ownership::{has_lost_reservation, is_in_expiring_block};
 pub use provider_id::{ParseProviderIdError, ProviderId};
 
 /// An instance. What EC2 has forgotten is not one: `terminated` counts as gone.

@@ -1,4 +1,4 @@
-//! User data: what an instance is told when it starts, so that it becomes a node of the cluster.
+//! User data: what an instance reads when it starts, so that it becomes a node of the cluster.
 //!
 //! | file | form | image families |
 //! |---|---|---|
@@ -218,7 +218,7 @@ impl UserData {
 }
 
 impl NodeSettings {
-    /// What the nodes of a claim are told, if they have this capacity type and room for so many pods.
+    /// What the nodes of a claim read, if they have this capacity type and room for so many pods.
     pub fn of_claim(
         class: &Ec2NodeClass,
         claim: &NodeClaim,

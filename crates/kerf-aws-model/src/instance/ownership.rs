@@ -1,8 +1,7 @@
 //! What binds an instance to its claim, and when the bond is broken.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kerf_api::labels;
 use kerf_aws_api::{
     CapacityReservationState, CapacityReservationType, Ec2NodeClassStatus, labels as aws_labels,
@@ -11,46 +10,7 @@ use kerf_aws_api::{
 
 use super::Instance;
 
-/// A claim may not have been told yet of the instance that was just launched for it.
-const YOUNG: Duration = Duration::from_secs(30);
-
-/// Whether an instance is somebody's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// A claim has its provider id, or it was launched for a claim that exists.
-    Claimed,
-    Terminating,
-    /// It lacks the tags of a pool, a class or this cluster.
-    NotOurs,
-    Young {
-        left: Duration,
-    },
-    /// It may be terminated.
-    Orphan,
-}
-
 impl Instance {
-    pub fn ownership(&self, cluster: &str, claimed: bool, now: Timestamp) -> Ownership {
-        let of_cluster = self.tags.get(tags::EKS_CLUSTER_NAME).is_some_and(|name| name == cluster);
-        let managed =
-            [tags::NODE_POOL, tags::NODE_CLASS].iter().all(|tag| self.tags.contains_key(*tag));
-        let age =
-            |launched_at| Duration::try_from(now.duration_since(launched_at)).unwrap_or_default();
-        // EC2 always says when it launched an instance. One that it did not say it of is left alone.
-        let age = self.launched_at.map_or(Duration::ZERO, age);
-        if claimed {
-            Ownership::Claimed
-        } else if self.is_terminating() {
-            Ownership::Terminating
-        } else if !of_cluster || !managed {
-            Ownership::NotOurs
-        } else if age < YOUNG {
-            Ownership::Young { left: YOUNG.saturating_sub(age) }
-        } else {
-            Ownership::Orphan
-        }
-    }
-
     /// The tags that are still to be written, for instances that Karpenter launched: it writes them after the launch.
     pub fn missing_tags(&self, cluster: &str, claim: &str, node: &str) -> BTreeMap<String, String> {
         [(tags::NAME, node), (tags::NODE_CLAIM, claim), (tags::EKS_CLUSTER_NAME, cluster)]

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use kerf_aws_api::Ec2NodeClassStatus;
 use kerf_aws_wire::ec2::{
     CapacityReservationSpecificationResponse, GroupIdentifier, InstanceNetworkInterface,
@@ -187,37 +185,6 @@ fn efa_counts_where_the_instance_has_it() {
     };
     assert_eq!(names(&described()), ["cpu"]);
     assert_eq!(names(&with), ["cpu", "vpc.amazonaws.com/efa"]);
-}
-
-#[test]
-fn only_old_instances_of_the_cluster_without_a_claim_are_orphans() {
-    let without = |tag: &str| {
-        let mut instance = Instance::read(&described(), true).unwrap();
-        instance.tags.remove(tag);
-        instance
-    };
-    let at = |state, seconds| {
-        let launched_at = Some(now() - jiff::SignedDuration::from_secs(seconds));
-        Instance { launched_at, state, ..without("") }
-    };
-    let old = |instance: Instance| Instance {
-        launched_at: at(State::Running, 60).launched_at,
-        ..instance
-    };
-    let left = Duration::from_secs(20);
-    for (instance, claimed, expected) in [
-        (at(State::Running, 60), true, Ownership::Claimed),
-        (at(State::Running, 60), false, Ownership::Orphan),
-        (at(State::Running, 30), false, Ownership::Orphan),
-        (at(State::Pending, 10), false, Ownership::Young { left }),
-        (at(State::ShuttingDown, 60), false, Ownership::Terminating),
-        (old(without(tags::NODE_POOL)), false, Ownership::NotOurs),
-        (old(without(tags::NODE_CLASS)), false, Ownership::NotOurs),
-        (old(without(tags::EKS_CLUSTER_NAME)), false, Ownership::NotOurs),
-    ] {
-        assert_eq!(instance.ownership("demo", claimed, now()), expected, "{instance:?}");
-    }
-    assert_eq!(at(State::Running, 60).ownership("other", false, now()), Ownership::NotOurs);
 }
 
 #[test]

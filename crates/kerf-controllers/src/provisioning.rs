@@ -99,8 +99,8 @@ async fn launched(context: &Context) {
     }
 }
 
-/// Whether the index is whole and every claim in it has its instance. One whose launch has failed or takes long keeps nobody
-/// waiting, unless it was created for pods by an operator before this one, and nobody knows any more which.
+/// Whether the index is whole and every claim in it has its instance. A claim whose launch has failed or takes long is not waited
+/// for, unless an operator before this one created it for pods, and it is not known any more which.
 pub(crate) fn is_synced(context: &Context) -> bool {
     let now = context.now();
     let cluster = context.index.read();

@@ -93,14 +93,14 @@ impl Instances {
         Ok(young)
     }
 
-    /// What was launched for the claim, whether the launch was answered or not.
+    /// What was launched for the claim and is not on its way out, whether the launch was answered or not.
     pub(crate) async fn find(&self, claim_uid: &str) -> Result<Option<Instance>, ProviderError> {
         let known = {
             let known = self.lock();
             known.values().find(|one| one.claim_uid() == Some(claim_uid)).cloned()
         };
         if let Some(known) = known {
-            return self.get(&known.id).await;
+            return Ok(self.get(&known.id).await?.filter(|one| !one.is_terminating()));
         }
         let found = self.reader.describe(find_request(claim_uid)).await;
         let found = found.map_err(|error| failed(&error))?;

@@ -65,7 +65,9 @@ impl Attempts {
         let attempt = all.entry(uid.to_owned()).or_default();
         let since = *attempt.taken_since.get_or_insert(now);
         let passed = now.duration_since(since) >= MAY_BE_UNKNOWN;
-        attempt.next += u32::from(passed);
+        if passed {
+            *attempt = Attempt { next: attempt.next + 1, taken_since: None };
+        }
         passed
     }
 

@@ -1,38 +1,26 @@
 //! The built binary as its users meet it, without a cluster.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
+use crate::kerf::{command, output, write_kubeconfig};
+
 /// How long a thing may take that is expected to happen at once.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// `kerf` in an environment that holds nothing but `HOME`.
-fn kerf(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
-    command.env_clear().env("HOME", home).args(arguments);
-    command
-}
-
 /// `kerf run` on ports that are free.
 fn kerf_run(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = kerf(home, &["run", "--metrics-port=0", "--health-probe-port=0"]);
+    let mut command = command(home, &["run", "--metrics-port=0", "--health-probe-port=0"]);
     command.args(arguments);
     command
-}
-
-fn output(mut command: Command) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
 }
 
 /// The messages of the error lines in a log.
@@ -42,17 +30,6 @@ fn errors(log: &str) -> Vec<String> {
         .filter(|line: &Value| line["level"] == "ERROR")
         .map(|line| line["message"].as_str().unwrap().to_owned())
         .collect()
-}
-
-fn write_kubeconfig(home: &Path, server: &str) {
-    std::fs::create_dir(home.join(".kube")).unwrap();
-    let config = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
-         clusters: [{{name: test, cluster: {{server: \"{server}\"}}}}]\n\
-         contexts: [{{name: test, context: {{cluster: test, user: test}}}}]\n\
-         users: [{{name: test, user: {{}}}}]\n"
-    );
-    std::fs::write(home.join(".kube/config"), config).unwrap();
 }
 
 /// A running operator; killed when the test is over, however it ends.
@@ -128,11 +105,11 @@ fn get(port: &Value, path: &str) -> (String, String) {
 #[test]
 fn a_wrong_value_is_refused_with_one_sentence() {
     let home = tempfile::tempdir().unwrap();
-    let mut by_variable = kerf(home.path(), &["run"]);
+    let mut by_variable = command(home.path(), &["run"]);
     by_variable.env("BATCH_MAX_DURATION", "soon");
     for (command, sentence) in [
         (
-            kerf(home.path(), &["run", "--metrics-port=http"]),
+            command(home.path(), &["run", "--metrics-port=http"]),
             "kerf: invalid value \"http\" for --metrics-port: expected a port number from 0 to 65535, \
              where 0 takes any free port\n",
         ),
@@ -142,7 +119,7 @@ fn a_wrong_value_is_refused_with_one_sentence() {
              (--batch-max-duration): expected a duration of 0 or more, such as 500ms, 10s or 1m30s\n",
         ),
         (
-            kerf(home.path(), &["run", "--metricsport=1"]),
+            command(home.path(), &["run", "--metricsport=1"]),
             "kerf: unknown argument --metricsport (did you mean --metrics-port?); \
              see kerf run --help for all flags\n",
         ),
@@ -309,22 +286,22 @@ fn a_second_signal_ends_the_process_at_once() {
 #[test]
 fn help_version_and_crds_are_printed() {
     let home = tempfile::tempdir().unwrap();
-    let (code, stdout, _) = output(kerf(home.path(), &["--version"]));
+    let (code, stdout, _) = output(command(home.path(), &["--version"]));
     assert_eq!(code, Some(0));
     assert!(stdout.starts_with(concat!("kerf ", env!("CARGO_PKG_VERSION"))), "{stdout}");
 
     for arguments in [&["--help"][..], &["run", "--help"], &["run", "-help"], &["run", "-h"]] {
-        let (code, stdout, _) = output(kerf(home.path(), arguments));
+        let (code, stdout, _) = output(command(home.path(), arguments));
         assert_eq!(code, Some(0));
         assert!(stdout.contains("Usage: kerf"), "{stdout}");
     }
-    let (_, stdout, _) = output(kerf(home.path(), &["run", "--help"]));
+    let (_, stdout, _) = output(command(home.path(), &["run", "--help"]));
     for text in
         ["--kube-client-qps <NUMBER>", "[env: KUBE_CLIENT_QPS]", "[default: 200]", "Examples:"]
     {
         assert!(stdout.contains(text), "{text}\n{stdout}");
     }
 
-    let (code, stdout, _) = output(kerf(home.path(), &["crds"]));
+    let (code, stdout, _) = output(command(home.path(), &["crds"]));
     assert_eq!((code, stdout), (Some(0), kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()));
 }

@@ -1,15 +1,6 @@
 //! `kerf plan` with the AWS provider, as its users meet it.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
-use std::process::{Command, Output};
-
-fn kerf(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
-    let Output { status, stdout, stderr } =
-        command.current_dir("../..").env_clear().args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
-}
+use crate::kerf::kerf;
 
 const OBJECTS: &str = "examples/aws/plan.yaml";
 

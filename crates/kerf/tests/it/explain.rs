@@ -1,16 +1,8 @@
 //! `kerf explain` and `kerf plan --disruption` as their users meet them.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
-use std::{fs, process::Command};
+use std::fs;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-fn kerf(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
-    let output = command.env_clear().current_dir(ROOT).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
+use crate::kerf::{ROOT, kerf};
 
 /// Every example of the page, run again.
 #[test]

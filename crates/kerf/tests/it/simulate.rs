@@ -1,9 +1,10 @@
 //! `kerf simulate` as its users meet it.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use serde_json::Value;
+
+use crate::kerf::{Printed, command, output};
 
 /// Half an hour of a few pods, with something to consolidate.
 const SMALL: &str = "
@@ -21,18 +22,16 @@ workloads:
 ";
 
 /// `kerf simulate` on a scenario of this text, with a directory for files beside it.
-fn simulate(scenario: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+fn simulate(scenario: &str, arguments: &[&str]) -> Printed {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("scenario.yaml"), scenario).unwrap();
     in_directory(directory.path(), &[&["scenario.yaml"], arguments].concat())
 }
 
-fn in_directory(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
-    command.env_clear().current_dir(directory).arg("simulate").args(arguments);
-    let output = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+fn in_directory(directory: &Path, arguments: &[&str]) -> Printed {
+    let mut command = command(directory, &[&["simulate"], arguments].concat());
+    command.current_dir(directory);
+    output(command)
 }
 
 #[test]

@@ -1,0 +1,12 @@
+//! The built binary as its users meet it.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+
+#[cfg(feature = "aws")]
+mod aws;
+mod explain;
+mod kerf;
+mod plan;
+mod process;
+#[cfg(feature = "simulate")]
+mod simulate;
+mod snapshot;

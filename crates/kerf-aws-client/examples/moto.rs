@@ -9,7 +9,7 @@ use kerf_runtime::{Clock, Metrics};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let config = Config::from_environment(0).await?;
+    let config = Config::from_environment(None, 0).await?;
     ensure!(
         config.endpoints.custom.is_some(),
         "set AWS_ENDPOINT_URL: this is not for the real AWS"

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use kerf_aws_wire::{
     Method, Operation, WireRequest, WireResponse, arc_zonal_shift, ec2, eks, iam, pricing, sqs, ssm,
 };
-use kerf_runtime::{Clock, Jitter, Metrics};
+use kerf_runtime::{Clock, Fence, Jitter, Metrics, WriteRefused};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
@@ -42,6 +42,7 @@ pub struct AwsClient {
     jitter: Mutex<Jitter>,
     skew: Skew,
     metrics: CallMetrics,
+    fence: Option<Fence>,
 }
 
 /// Who calls, as AWS's logs name it.
@@ -61,7 +62,15 @@ impl AwsClient {
             jitter: Mutex::new(Jitter::seeded(config.seed)),
             skew: Skew::default(),
             metrics: CallMetrics::register(metrics),
+            fence: None,
         }
+    }
+
+    /// Calls that change something go out only while this process may change something. It is looked at when a call has had its
+    /// turn, which may be a minute after it was wished for.
+    #[must_use]
+    pub fn fenced(self, fence: Fence) -> Self {
+        Self { fence: Some(fence), ..self }
     }
 
     pub fn region(&self) -> &str {
@@ -77,6 +86,9 @@ impl AwsClient {
         let result = loop {
             attempts += 1;
             self.wait_for_turn::<O>().await;
+            if let Err(refused) = self.may::<O>() {
+                break Err(Failure::NotLeading(refused));
+            }
             let outcome = self.attempt::<O>(&message, &endpoint).await;
             let next = match outcome {
                 Ok(response) => {
@@ -111,6 +123,14 @@ impl AwsClient {
         if !wait.is_zero() {
             self.metrics.waited(O::SERVICE.id, O::NAME, wait);
             sleep(wait).await;
+        }
+    }
+
+    fn may<O: Operation>(&self) -> Result<(), WriteRefused> {
+        let reads = ["Describe", "Get", "List", "Receive"];
+        match &self.fence {
+            Some(fence) if !reads.iter().any(|read| O::NAME.starts_with(read)) => fence.check(),
+            _ => Ok(()),
         }
     }
 

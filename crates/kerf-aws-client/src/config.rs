@@ -10,6 +10,7 @@ use aws_smithy_http_client::{Builder, Connector};
 use aws_smithy_runtime_api::client::http::HttpConnectorSettings;
 use aws_smithy_types::retry::RetryConfig;
 use aws_types::SdkConfig;
+use aws_types::region::Region;
 use aws_types::service_config::ServiceConfigKey;
 use kerf_aws_wire::{arc_zonal_shift, ec2, eks, iam, pricing, sqs, ssm};
 
@@ -43,12 +44,16 @@ impl Config {
 
     /// What AWS's own clients would do: the default chain for region (at last the metadata of the instance) and credentials
     /// (variables, shared files, web identity, container credentials and Pod Identity, instance metadata), and its variables and
-    /// profile keys for endpoints and attempts.
-    pub async fn from_environment(seed: u64) -> Result<Self, ConfigError> {
+    /// profile keys for endpoints and attempts. A region that is given here comes first.
+    pub async fn from_environment(region: Option<&str>, seed: u64) -> Result<Self, ConfigError> {
         let http =
             Builder::new().build_with_connector_fn(|settings, _| connector(settings.cloned()));
         let behavior = BehaviorVersion::v2026_01_12();
-        let sdk = aws_config::defaults(behavior).http_client(http).load().await;
+        let mut loader = aws_config::defaults(behavior).http_client(http);
+        if let Some(region) = region {
+            loader = loader.region(Region::new(region.to_owned()));
+        }
+        let sdk = loader.load().await;
         let region = sdk.region().ok_or(ConfigError::NoRegion)?.to_string();
         let credentials = sdk.credentials_provider().ok_or(ConfigError::NoCredentials)?;
         let ids = [

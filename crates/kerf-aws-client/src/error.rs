@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kerf_aws_model::errors::Meaning;
 use kerf_aws_wire::{DecodeError, Operation};
+use kerf_runtime::WriteRefused;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{service} {operation} failed: {failure}")]
@@ -26,6 +27,9 @@ pub enum Failure {
     Unreachable { endpoint: String, reason: String },
     #[error("there are no credentials for it: {0}")]
     Credentials(String),
+    /// It was not made: this process may not change anything now.
+    #[error(transparent)]
+    NotLeading(WriteRefused),
     #[error("the request cannot be signed: {0}")]
     Unsigned(String),
     #[error("the response cannot be read: {0}")]

@@ -31,7 +31,10 @@ impl Cause {
                 _ => None,
             },
             // Credentials were asked for with patience of their own; the others stay as they are.
-            Failure::Credentials(_) | Failure::Unsigned(_) | Failure::Unreadable(_) => None,
+            Failure::Credentials(_)
+            | Failure::NotLeading(_)
+            | Failure::Unsigned(_)
+            | Failure::Unreadable(_) => None,
         }
     }
 

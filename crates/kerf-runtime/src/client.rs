@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use http::HeaderValue;
 use kube::{
     Client, Config,
@@ -27,6 +28,7 @@ pub use wire::{Fenced, FencedBody};
 
 /// Where a pod finds the namespace it runs in.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const CA_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// How long to wait for the head of a response. The API server itself gives up on a request after a
@@ -62,12 +64,37 @@ pub async fn config() -> Result<Config, Error> {
         Source::Files(paths) => {
             let failed =
                 |source| Error::Kubeconfig { paths: join(&paths), source: Box::new(source) };
-            let merged = paths.iter().try_fold(Kubeconfig::default(), |merged, path| {
-                Kubeconfig::read_from(path).and_then(|next| merged.merge(next))
-            });
             let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(merged.map_err(failed)?, &options).await.map_err(failed)
+            let merged = merged(&paths).map_err(failed)?;
+            Config::from_custom_kubeconfig(merged, &options).await.map_err(failed)
         }
+    }
+}
+
+/// The certificates by which this process knows the API server, as PEM and byte for byte as they are written in the file or
+/// the kubeconfig that they come from. `None` where the system's own serve.
+pub fn certificate_authority() -> Option<Vec<u8>> {
+    match Source::choose(|name| env::var_os(name), Path::exists).ok()? {
+        Source::Pod => std::fs::read(CA_FILE).ok(),
+        Source::Files(paths) => of_kubeconfig(&merged(&paths).ok()?),
+    }
+}
+
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    paths.iter().try_fold(Kubeconfig::default(), |merged, path| {
+        Kubeconfig::read_from(path).and_then(|next| merged.merge(next))
+    })
+}
+
+fn of_kubeconfig(kubeconfig: &Kubeconfig) -> Option<Vec<u8>> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|one| one.name == *current)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|one| one.name == *cluster)?.cluster.as_ref()?;
+    match (&cluster.certificate_authority_data, &cluster.certificate_authority) {
+        (Some(data), _) => BASE64_STANDARD.decode(data).ok(),
+        (None, Some(path)) => std::fs::read(path).ok(),
+        (None, None) => None,
     }
 }
 
@@ -224,6 +251,35 @@ mod tests {
             let exists = |path: &Path| existing.iter().any(|e| Path::new(e) == path);
             let chosen = Source::choose(variable, exists).map_err(|e| e.to_string());
             assert_eq!(chosen, expected.map_err(str::to_owned), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_those_of_the_current_context() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ca.crt");
+        std::fs::write(&file, "from a file").unwrap();
+        let kubeconfig = |context: &str| -> Kubeconfig {
+            serde_json::from_value(serde_json::json!({
+                "current-context": context,
+                "contexts": [
+                    {"name": "a", "context": {"cluster": "inline"}},
+                    {"name": "b", "context": {"cluster": "file"}},
+                    {"name": "c", "context": {"cluster": "none"}},
+                ],
+                "clusters": [
+                    {"name": "inline", "cluster": {"certificate-authority-data": "aW5saW5l"}},
+                    {"name": "file", "cluster": {"certificate-authority": file}},
+                    {"name": "none", "cluster": {"server": "https://a"}},
+                ],
+            }))
+            .unwrap()
+        };
+        for (context, expected) in
+            [("a", Some("inline")), ("b", Some("from a file")), ("c", None), ("d", None)]
+        {
+            let expected = expected.map(|text: &str| text.as_bytes().to_vec());
+            assert_eq!(of_kubeconfig(&kubeconfig(context)), expected, "{context}");
         }
     }
 

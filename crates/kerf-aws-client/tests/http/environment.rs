@@ -18,7 +18,7 @@ async fn inner_process() {
     if std::env::var_os(INNER).is_none() {
         return;
     }
-    let config = Config::from_environment(7).await.expect("the environment is complete");
+    let config = Config::from_environment(None, 7).await.expect("the environment is complete");
     let client = AwsClient::new(config, Clock::system(), &Metrics::default());
     client
         .describe_instances(&ec2::DescribeInstancesRequest::default())

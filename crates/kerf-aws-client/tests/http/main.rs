@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use kerf_aws_client::{Aws, AwsClient, Config, Endpoints, Failure, all_pages};
 use kerf_aws_model::errors::Meaning;
 use kerf_aws_wire::{ec2, eks, iam, sqs, ssm};
-use kerf_runtime::{Clock, Metrics};
+use kerf_runtime::{Clock, Fence, Metrics, WriteRefused};
 
 use server::{Reply, Server};
 
@@ -266,4 +266,16 @@ async fn calls_are_counted_as_karpenter_counts_them() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_changes_something_needs_the_lease() {
+    let server = Server::start([Reply::new(200, EMPTY)]).await;
+    let clock = Clock::system();
+    let client = AwsClient::new(config(&server), clock.clone(), &Metrics::default());
+    let client = client.fenced(Fence::closed(clock));
+    client.describe_instances(&ec2::DescribeInstancesRequest::default()).await.unwrap();
+    let error = client.create_fleet(&ec2::CreateFleetRequest::default()).await.unwrap_err();
+    assert_eq!(error.failure, Failure::NotLeading(WriteRefused::NotLeading));
+    assert_eq!(server.requests().len(), 1, "the fleet was not asked for");
 }

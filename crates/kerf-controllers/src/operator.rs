@@ -103,11 +103,23 @@ pub enum OperatorError {
 
 /// Runs until `stop`. The watches run from the start, the controllers from the moment `elected` is over, so that an
 /// operator that waits for the lease knows the cluster when it gets it.
+///
+/// The provider starts before all else: its controllers are part of the operator, and a cloud that is away has none.
 pub async fn run(
-    operator: Operator,
+    mut operator: Operator,
     elected: impl Future<Output = ()> + Send,
     stop: CancellationToken,
 ) -> Result<(), OperatorError> {
+    operator.provider = Arc::new(GuardedProvider::register(
+        &operator.metrics,
+        operator.provider,
+        operator.fence.clone(),
+    ));
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        () = started(&*operator.provider) => {}
+    }
     let metrics = ControllerMetrics::register(&operator.metrics);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
@@ -130,7 +142,7 @@ pub async fn run(
         definitions: Definitions::new(operator.client.clone(), &*operator.provider),
         client: operator.client,
         clock: operator.clock,
-        fence: operator.fence.clone(),
+        fence: operator.fence,
         index: Index::new(
             controllers.take_triggers(),
             &operator.settings,
@@ -138,11 +150,7 @@ pub async fn run(
             report(recorder.clone()),
         ),
         settings: operator.settings,
-        provider: Arc::new(GuardedProvider::register(
-            &operator.metrics,
-            operator.provider,
-            operator.fence,
-        )),
+        provider: operator.provider,
         recorder,
         metrics,
         prices: Prices::default(),
@@ -160,7 +168,6 @@ pub async fn run(
         Following { timing: operator.timing, freshness: operator.freshness, seed: operator.seed };
     start_watches(&mut parts, &context, &following);
 
-    parts.until(stop.clone(), started(&*context.provider)).await?;
     parts.until(stop.clone(), context.index.listed()).await?;
     // First true, then told: whoever reads the line may ask at once.
     operator.ready.send_replace(true);

@@ -1,63 +1,51 @@
 //! The provider at work: EC2 instances for NodeClaims.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-
-use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Node;
-use kerf_api::{
-    NodeClaim, NodeClass, NodePool,
-    conditions::{Conditioned, NODE_REGISTRATION_HEALTHY, Status},
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
+
+use kerf_api::NodeClaim;
 use kerf_aws_api::{
-    GROUP, KIND, PLURAL, VERSION, annotations, hash,
+    annotations, hash,
     labels::{self as aws_labels, label_rules},
 };
 use kerf_aws_client::Aws;
 use kerf_aws_model::{
-    catalogue::Region,
-    drift::{Drift, DriftQuestion, FirstSeen, Rollout, RolloutState},
-    images::Images,
+    catalogue::{Catalogue, Region},
     instance::{Instance, ProviderId},
     instance_types::Settings,
     launch_template::Cluster,
     prices::Prices,
 };
 use kerf_model::KnownLabels;
-use kerf_provider::{
-    CloudProvider, InstanceTypes, Launched, NodeClassKind, ProviderError, ProviderFacts,
-    Registration, Registry, RepairPolicy,
-};
+use kerf_provider::{Launched, ProviderError, Registration};
 use kerf_runtime::Clock;
 use kube::ResourceExt;
-use tokio::sync::watch;
 
 use crate::{
-    controllers,
     instances::Instances,
     launch::Attempts,
     offers::{OfClass, Offers},
+    options::Options,
     templates::Templates,
 };
 
 const ASK_FOR_PARTITION_AGAIN: Duration = Duration::from_secs(5);
 
-/// Condition, status, and for how many minutes.
-const REPAIR_POLICIES: [(&str, &str, u64); 7] = [
-    ("Ready", "False", 30),
-    ("Ready", "Unknown", 30),
-    ("AcceleratedHardwareReady", "False", 10),
-    ("StorageReady", "False", 30),
-    ("NetworkingReady", "False", 30),
-    ("KernelReady", "False", 30),
-    ("ContainerRuntimeReady", "False", 30),
-];
-
 /// What the provider works with.
 pub struct Parts {
     pub aws: Arc<dyn Aws>,
     pub clock: Clock,
+    pub options: Options,
     pub cluster: Cluster,
+    /// Such as `1.34`.
+    pub kubernetes_version: String,
     pub settings: Settings,
+    /// What EC2 does not say of its types.
+    pub catalogue: Arc<Catalogue>,
     pub region: Region,
     pub prices: Prices,
 }
@@ -72,9 +60,11 @@ impl fmt::Debug for Parts {
 pub struct AwsCloud {
     aws: Arc<dyn Aws>,
     clock: Clock,
-    cluster: Cluster,
-    facts: ProviderFacts,
+    options: Options,
+    cluster: RwLock<Arc<Cluster>>,
+    kubernetes_version: RwLock<Arc<str>>,
     labels: KnownLabels,
+    catalogue: Arc<Catalogue>,
     offers: Arc<Offers>,
     templates: Templates,
     instances: Instances,
@@ -84,17 +74,8 @@ pub struct AwsCloud {
 impl AwsCloud {
     /// Needs a tokio runtime.
     pub fn new(parts: Parts) -> Self {
-        let Parts { aws, clock, cluster, settings, region, prices } = parts;
-        let policy = |(condition, status, minutes): (&'static str, &'static str, u64)| {
-            RepairPolicy { condition, status, toleration: Duration::from_mins(minutes) }
-        };
-        let kind = NodeClassKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-        };
-        let rules = label_rules();
+        let Parts { aws, clock, options, cluster, kubernetes_version, .. } = parts;
+        let Parts { settings, catalogue, region, prices, .. } = parts;
         let instances = Instances::new(
             Arc::clone(&aws),
             clock.clone(),
@@ -102,21 +83,17 @@ impl AwsCloud {
             settings.reserved_capacity,
         );
         Self {
-            labels: KnownLabels::from(&rules),
-            facts: ProviderFacts {
-                name: "aws",
-                node_classes: vec![kind],
-                label_rules: rules,
-                repair_policies: REPAIR_POLICIES.map(policy).to_vec(),
-                nodes_register_with_taints: true,
-            },
+            labels: KnownLabels::from(&label_rules()),
             offers: Arc::new(Offers::new(clock.clone(), settings, region, prices)),
             templates: Templates::default(),
             instances,
             attempts: Attempts::default(),
+            cluster: RwLock::new(Arc::new(cluster)),
+            kubernetes_version: RwLock::new(kubernetes_version.into()),
             aws,
             clock,
-            cluster,
+            options,
+            catalogue,
         }
     }
 
@@ -128,8 +105,31 @@ impl AwsCloud {
         &self.clock
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// As last seen: parts of it may be learned after the start.
+    pub(crate) fn cluster(&self) -> Arc<Cluster> {
+        Arc::clone(&self.cluster.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As last seen, such as `1.34`.
+    pub(crate) fn kubernetes_version(&self) -> Arc<str> {
+        Arc::clone(&self.kubernetes_version.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn learn_cluster(&self, cluster: Cluster) {
+        *self.cluster.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(cluster);
+    }
+
+    pub(crate) fn learn_version(&self, version: &str) {
+        let mut known = self.kubernetes_version.write().unwrap_or_else(PoisonError::into_inner);
+        *known = version.into();
+    }
+
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
     }
 
     pub(crate) fn labels(&self) -> &KnownLabels {
@@ -161,7 +161,8 @@ impl AwsCloud {
         let (capacity, allocatable) =
             instance_type.map(|one| instance.resources(one)).unwrap_or_default();
         let annotations = class.map(|class| {
-            let ca_bundle = self.cluster.access.ca_bundle.as_deref();
+            let cluster = self.cluster();
+            let ca_bundle = cluster.access.ca_bundle.as_deref();
             let profile = class.status.as_ref().and_then(|one| one.instance_profile.clone());
             let own = [
                 (annotations::NODE_CLASS_HASH, Some(class.spec.hash(ca_bundle))),
@@ -184,32 +185,8 @@ impl AwsCloud {
             terminating: instance.is_terminating(),
         }
     }
-}
 
-fn id_of(provider_id: &str) -> Result<String, ProviderError> {
-    let parsed = provider_id.parse::<ProviderId>();
-    parsed.map(|id| id.instance).map_err(|error| ProviderError::NotFound(error.to_string()))
-}
-
-fn gone(id: &str) -> ProviderError {
-    ProviderError::NotFound(format!("there is no instance {id}"))
-}
-
-#[async_trait]
-impl CloudProvider for AwsCloud {
-    fn facts(&self) -> &ProviderFacts {
-        &self.facts
-    }
-
-    async fn create(
-        &self,
-        claim: &NodeClaim,
-        class: &NodeClass,
-    ) -> Result<Launched, ProviderError> {
-        self.launch(claim, class).await
-    }
-
-    async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
+    pub(crate) async fn terminate(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
         let instance = if claim.provider_id().is_empty() {
             // A launch that was not written down left no provider id, but it may have left an instance.
             let uid = claim.uid().unwrap_or_default();
@@ -233,79 +210,21 @@ impl CloudProvider for AwsCloud {
         Ok(())
     }
 
-    async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
+    pub(crate) async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
         let id = id_of(provider_id)?;
         let instance = self.instances.get(&id).await?.ok_or_else(|| gone(&id))?;
         Ok(self.describe(&instance, None))
     }
 
-    async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
+    pub(crate) async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
         let instances = self.instances.list().await?;
         Ok(instances.iter().map(|instance| self.describe(instance, None)).collect())
     }
 
-    async fn instance_types(
-        &self,
-        _pool: &NodePool,
-        class: &NodeClass,
-    ) -> Result<InstanceTypes, ProviderError> {
-        Ok(self.offers.of(class)?.types)
-    }
-
-    async fn drifted(
-        &self,
-        claim: &NodeClaim,
-        pool: &NodePool,
-        class: &NodeClass,
-    ) -> Result<Option<String>, ProviderError> {
-        let id = id_of(claim.provider_id())?;
-        let mut instance = match self.instances.known(&id) {
-            Some(instance) => instance,
-            None => self.instances.get(&id).await?.ok_or_else(|| gone(&id))?,
-        };
-        let of_class = self.offers.of(class)?;
-        // The core finds out by itself that a type is no longer sold.
-        let Some(instance_type) = of_class.instance_type(&instance.instance_type) else {
-            return Ok(None);
-        };
-        let written = of_class.class.metadata.annotations.as_ref();
-        let rollout = RolloutState {
-            settings: Rollout::read(written)
-                .map_err(|error| ProviderError::NodeClassNotReady(error.to_string()))?,
-            published: &BTreeMap::new(),
-            first_seen: &FirstSeen::read(written),
-            registration_healthy: pool.condition_status(NODE_REGISTRATION_HEALTHY) != Status::False,
-        };
-        let amis = of_class.class.status.as_ref().map(|status| status.amis.as_slice());
-        let images = Images::new(amis.unwrap_or_default(), &self.labels);
-        let ask = |instance: &Instance| {
-            let question = DriftQuestion {
-                claim,
-                class: &of_class.class,
-                images: &images,
-                instance_type,
-                instance,
-                placement_group: of_class.placement.as_ref().map(|group| group.id.as_str()),
-                rollout: &rollout,
-                now: self.clock.now(),
-            };
-            let verdict = question.answer();
-            verdict.map_err(|error| ProviderError::Other(error.to_string()))
-        };
-        let mut verdict = ask(&instance)?;
-        // EC2 moves instances out of reservations that end.
-        if matches!(verdict.drift, Some(Drift::CapacityReservation { .. })) {
-            instance = self.instances.get(&id).await?.ok_or_else(|| gone(&id))?;
-            verdict = ask(&instance)?;
-        }
-        Ok(verdict.drift.map(|drift| drift.reason().to_owned()))
-    }
-
     /// EC2 says which partition of a group it chose only after the launch.
-    async fn registering(
+    pub(crate) async fn registering(
         &self,
         claim: &NodeClaim,
-        _node: &Node,
     ) -> Result<Registration, ProviderError> {
         let label = claim.labels().get(aws_labels::PLACEMENT_GROUP_PARTITION);
         if label.is_none_or(|partition| !partition.is_empty()) {
@@ -324,14 +243,15 @@ impl CloudProvider for AwsCloud {
             },
         })
     }
+}
 
-    fn changes(&self) -> Option<watch::Receiver<u64>> {
-        Some(self.offers.changes())
-    }
+pub(crate) fn id_of(provider_id: &str) -> Result<String, ProviderError> {
+    let parsed = provider_id.parse::<ProviderId>();
+    parsed.map(|id| id.instance).map_err(|error| ProviderError::NotFound(error.to_string()))
+}
 
-    fn controllers(self: Arc<Self>, registry: &mut Registry) {
-        controllers::register(&self, registry);
-    }
+pub(crate) fn gone(id: &str) -> ProviderError {
+    ProviderError::NotFound(format!("there is no instance {id}"))
 }
 
 impl fmt::Debug for AwsCloud {

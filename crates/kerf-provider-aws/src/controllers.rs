@@ -1,5 +1,7 @@
 //! The provider's own controllers and periodic tasks.
 
+mod refresh;
+
 use std::sync::Arc;
 
 use kerf_provider::Registry;
@@ -12,4 +14,5 @@ pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
     registry.add_lasting("aws.offerings", move |_, stop| async move {
         offers.follow_time(stop).await;
     });
+    refresh::register(cloud, registry);
 }

@@ -38,6 +38,9 @@ pub(crate) fn named(reason: LaunchReason, message: &str) -> ProviderError {
 }
 
 fn common(error: &AwsError) -> Option<ProviderError> {
+    if let Failure::NotLeading(refused) = &error.failure {
+        return Some(ProviderError::NotLeading(refused.to_string()));
+    }
     match error.meaning() {
         Meaning::Throttled => Some(ProviderError::Throttled {
             retry_after: AFTER_THROTTLING,

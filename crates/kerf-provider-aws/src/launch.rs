@@ -11,7 +11,7 @@ use kerf_aws_model::{
     fleet::{Fleet, FleetAnswer, FleetFailure, FleetInstance, Mark},
     instance::Instance,
     launch::{LaunchPlan, Wish, plan},
-    launch_template::{Launch, LaunchTemplate},
+    launch_template::{Cluster, Launch, LaunchTemplate},
     subnets::Chosen,
     unavailable::{Placement, Source},
 };
@@ -195,7 +195,8 @@ impl AwsCloud {
             warn!(claim, types, "launching on demand, few instance types may be had as spot");
         }
         let placement = order.placement(of_class);
-        let launch = self.launch_of(order, of_class, &plan, placement);
+        let cluster = self.cluster();
+        let launch = self.launch_of(order, of_class, &plan, placement, &cluster);
         let templates = launch.templates(&plan.types, self.labels());
         let templates =
             templates.map_err(|error| named(LaunchReason::LaunchFailed, &error.to_string()))?;
@@ -227,17 +228,18 @@ impl AwsCloud {
     }
 
     fn launch_of<'a>(
-        &'a self,
+        &self,
         order: &'a Order<'_>,
         of_class: &'a OfClass,
         plan: &LaunchPlan,
         placement: Placement<'a>,
+        cluster: &'a Cluster,
     ) -> Launch<'a> {
         Launch {
             class: &of_class.class,
             claim: order.claim,
             requirements: &order.requirements,
-            cluster: self.cluster(),
+            cluster,
             capacity_type: plan.terms.capacity_type(),
             tenancy: plan.tenancy,
             placement,

@@ -3,24 +3,32 @@
 //! | file | holds |
 //! |---|---|
 //! | `provider`, `options`, `offline` | what is known of it before it is connected: kinds, CRDs, flags, types without an account |
-//! | `cloud` | the provider at work, as the operator asks it |
+//! | `connection`, `start`, `cluster` | what the operator asks, and what has to be found out before it can |
+//! | `cloud`, `drift` | the provider at work |
 //! | `launch`, `templates` | how an instance comes about |
 //! | `instances`, `batch` | reading and terminating instances, many with one call |
-//! | `offers` | what can be launched now, and at what price |
+//! | `offers`, `market` | what can be launched now and at what price, and how EC2 is asked for it |
 //! | `errors` | what AWS's errors mean to the operator |
 
 mod batch;
 mod cloud;
+mod cluster;
+mod connection;
 mod controllers;
+mod drift;
 mod errors;
 mod instances;
 mod launch;
+mod market;
 mod offers;
 mod offline;
 mod options;
 mod provider;
+mod start;
 mod templates;
 
 pub use cloud::{AwsCloud, Parts};
+pub use connection::Connection;
 pub use options::Options;
 pub use provider::Aws;
+pub use start::Start;

@@ -10,6 +10,7 @@ use std::{
 use jiff::Timestamp;
 use kerf_api::NodeClass;
 use kerf_aws_api::{Ec2NodeClass, KIND};
+use kerf_aws_client::AwsError;
 use kerf_aws_model::{
     catalogue::{Region, TypeFacts},
     class_types::{ClassTypes, Inputs},
@@ -28,6 +29,8 @@ use tokio::{
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::market::{self, NotRead, OnDemand, Spot};
 
 /// The market, shared by planning, launching and the controllers that keep it up to date.
 pub(crate) struct Offers {
@@ -53,7 +56,16 @@ pub(crate) struct Market {
     pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
     /// By the name of the class: what its nodes have, with the images it has now.
     pub(crate) memory: BTreeMap<String, DiscoveredMemory>,
+    read_at: ReadAt,
     classes: BTreeMap<String, Known>,
+}
+
+/// When AWS was last asked, as far as it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAt {
+    pub(crate) types: Option<Timestamp>,
+    pub(crate) on_demand: Option<Timestamp>,
+    pub(crate) spot: Option<Timestamp>,
 }
 
 /// A class as it was last seen.
@@ -96,6 +108,7 @@ impl Offers {
             overlay_prices: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
             memory: BTreeMap::new(),
+            read_at: ReadAt::default(),
             classes: BTreeMap::new(),
         };
         Self {
@@ -160,6 +173,67 @@ impl Offers {
     pub(crate) fn note<T>(&self, change: impl FnOnce(&mut Market, Timestamp) -> T) -> T {
         let now = self.clock.now();
         change(&mut self.market(), now)
+    }
+
+    pub(crate) fn read_at(&self) -> ReadAt {
+        self.market().read_at
+    }
+
+    pub(crate) fn was_read(&self, read_at: ReadAt) {
+        self.market().read_at = read_at;
+    }
+
+    /// The zones that a class has a subnet in.
+    pub(crate) fn zones_in_use(&self) -> Vec<String> {
+        let market = self.market();
+        let statuses = market.classes.values().filter_map(|known| known.class.status.as_ref());
+        let zones = statuses.flat_map(|status| &status.subnets).map(|subnet| subnet.zone.clone());
+        zones.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whether it is another one than before.
+    pub(crate) fn take_region(&self, region: Region) -> bool {
+        let is_new = self.note(|market, now| {
+            market.read_at.types = Some(now);
+            let is_new = *market.region != region;
+            if is_new {
+                market.region = Arc::new(region);
+            }
+            is_new
+        });
+        self.changed_if(is_new)
+    }
+
+    /// How many types cost something else now.
+    pub(crate) fn take_on_demand(
+        &self,
+        read: Result<Option<OnDemand>, AwsError>,
+    ) -> Result<usize, NotRead> {
+        let changed = self.note(|market, now| {
+            let changed = market::take_on_demand(&mut market.prices, read)?;
+            market.read_at.on_demand = Some(now);
+            Ok::<_, NotRead>(changed.len())
+        })?;
+        self.changed_if(changed > 0);
+        Ok(changed)
+    }
+
+    /// How many types cost something else now.
+    pub(crate) fn take_spot(&self, read: Result<Spot, AwsError>) -> Result<usize, NotRead> {
+        let changed = self.note(|market, now| {
+            let changed = market::take_spot(&mut market.prices, read, now)?;
+            market.read_at.spot = Some(now);
+            Ok::<_, NotRead>(changed.len())
+        })?;
+        self.changed_if(changed > 0);
+        Ok(changed)
+    }
+
+    fn changed_if(&self, changed: bool) -> bool {
+        if changed {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        changed
     }
 
     /// Says when something that could not be had may be tried again.

@@ -46,20 +46,26 @@ pub(crate) enum OfflineError {
     Region { region: String, known: String },
 }
 
+/// What is built in, with the user's own document over it.
+pub(crate) fn catalogue(options: &Options) -> Result<Catalogue, OfflineError> {
+    let mut known = Catalogue::built_in().map_err(OfflineError::BuiltIn)?;
+    if let Some(path) = &options.catalogue {
+        let path = path.clone();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(source) => return Err(OfflineError::Read { path, source }),
+        };
+        match Document::read(&text) {
+            Ok(document) => known.lay_over(document),
+            Err(source) => return Err(OfflineError::Document { path, source }),
+        }
+    }
+    Ok(known)
+}
+
 impl OfflineCatalogue {
     pub(crate) fn new(options: &Options) -> Result<Self, OfflineError> {
-        let mut known = Catalogue::built_in().map_err(OfflineError::BuiltIn)?;
-        if let Some(path) = &options.catalogue {
-            let path = path.clone();
-            let text = match fs::read_to_string(&path) {
-                Ok(text) => text,
-                Err(source) => return Err(OfflineError::Read { path, source }),
-            };
-            match Document::read(&text) {
-                Ok(document) => known.lay_over(document),
-                Err(source) => return Err(OfflineError::Document { path, source }),
-            }
-        }
+        let known = catalogue(options)?;
         let unknown = options.region.as_ref().filter(|region| known.zones(region).is_none());
         if let Some(region) = unknown {
             let known = known.regions().collect::<Vec<_>>().join(", ");

@@ -170,6 +170,28 @@ pub struct Options {
     pub catalogue: Option<String>,
 }
 
+impl Default for Options {
+    /// What the flags say that are not set.
+    fn default() -> Self {
+        Self {
+            cluster_name: String::new(),
+            cluster_endpoint: None,
+            cluster_ca_bundle: None,
+            region: None,
+            isolated_vpc: false,
+            eks_control_plane: false,
+            vm_memory_overhead: 0.075,
+            interruption_queue: None,
+            reserved_enis: 0,
+            dry_run: true,
+            zonal_shift: false,
+            ami_refresh_interval: Duration::from_mins(1),
+            subnet_refresh_interval: Duration::from_mins(1),
+            catalogue: None,
+        }
+    }
+}
+
 impl Options {
     pub(crate) fn read(flags: &FlagValues) -> Result<Self, InvalidFlag> {
         let text = |flag: &'static Flag| Some(flags.get(flag)).filter(|text| !text.is_empty());
@@ -257,24 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_not_set_has_karpenters_default() {
-        let options = Options::read(&FlagValues::default()).unwrap();
-        let expected = Options {
-            cluster_name: String::new(),
-            cluster_endpoint: None,
-            cluster_ca_bundle: None,
-            region: None,
-            isolated_vpc: false,
-            eks_control_plane: false,
-            vm_memory_overhead: 0.075,
-            interruption_queue: None,
-            reserved_enis: 0,
-            dry_run: true,
-            zonal_shift: false,
-            ami_refresh_interval: Duration::from_mins(1),
-            subnet_refresh_interval: Duration::from_mins(1),
-            catalogue: None,
-        };
-        assert_eq!(options, expected);
+        assert_eq!(Options::read(&FlagValues::default()).unwrap(), Options::default());
     }
 
     #[test]

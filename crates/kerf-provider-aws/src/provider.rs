@@ -9,9 +9,22 @@ use kerf_provider::{
 };
 
 use crate::{
-    offline::OfflineCatalogue,
+    connection::Connection,
+    offline::{OfflineCatalogue, catalogue},
     options::{self, Options},
+    start::Start,
 };
+
+pub(crate) const NAME: &str = "aws";
+
+pub(crate) fn node_class() -> NodeClassKind {
+    NodeClassKind {
+        group: GROUP.to_owned(),
+        version: VERSION.to_owned(),
+        kind: KIND.to_owned(),
+        plural: PLURAL.to_owned(),
+    }
+}
 
 /// The AWS provider before it is connected.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +32,11 @@ pub struct Aws;
 
 impl Provider for Aws {
     fn name(&self) -> &'static str {
-        "aws"
+        NAME
     }
 
     fn node_classes(&self) -> Vec<NodeClassKind> {
-        vec![NodeClassKind {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-        }]
+        vec![node_class()]
     }
 
     /// All that instance types follow from. User data, role, tags and context have no part in them.
@@ -59,18 +67,15 @@ impl Provider for Aws {
     }
 
     fn check(&self, flags: &FlagValues) -> Result<(), BoxError> {
-        Options::read_for_cluster(flags).map(drop)
+        catalogue(&Options::read_for_cluster(flags)?)?;
+        Ok(())
     }
 
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError> {
         Ok(Box::new(OfflineCatalogue::new(&Options::read(flags)?)?))
     }
 
-    fn can_connect(&self) -> bool {
-        false
-    }
-
-    fn connect(&self, _with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError> {
-        Err("the AWS provider serves plans and cannot launch anything yet".into())
+    fn connect(&self, with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError> {
+        Ok(Arc::new(Connection::new(Start::new(with)?)))
     }
 }

@@ -15,7 +15,7 @@ use kerf_aws_model::user_data::ClusterAccess;
 use kerf_aws_wire::{ec2, iam, ssm};
 use kerf_fake_aws::{Depth, FakeAws, Fault, PoolSelector};
 use kerf_provider::{CloudProvider, ProviderError};
-use kerf_provider_aws::{AwsCloud, Parts};
+use kerf_provider_aws::{Connection, Options, Parts};
 use kerf_runtime::Clock;
 use serde_json::json;
 
@@ -86,10 +86,13 @@ impl Account {
     }
 
     /// A process that has just started.
-    fn provider(&self) -> AwsCloud {
-        AwsCloud::new(Parts {
+    fn provider(&self) -> Connection {
+        Connection::started(Parts {
             aws: Arc::new(self.aws.clone()),
             clock: self.clock.clone(),
+            options: Options::default(),
+            kubernetes_version: "1.34".to_owned(),
+            catalogue: Arc::clone(&CATALOGUE),
             cluster: Cluster {
                 access: ClusterAccess {
                     name: "test".to_owned(),

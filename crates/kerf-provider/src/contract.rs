@@ -57,7 +57,8 @@ pub trait CloudProvider: Debug + Send + Sync {
     ) -> Result<Option<String>, ProviderError>;
 
     /// Finds out what the provider needs before it can answer anything. The operator is not ready before this succeeds, and
-    /// goes on trying. Replicas that wait for the lease start as well.
+    /// goes on trying. Replicas that wait for the lease start as well. Before it only [`Self::facts`] and [`Self::ready`] are
+    /// asked for.
     async fn start(&self) -> Result<(), ProviderError> {
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kerf_api::{NodeClass, NodePool, crd::Additions, labels::LabelRules};
 use kerf_model::InstanceType;
-use kerf_runtime::{Clock, Metrics};
+use kerf_runtime::{Clock, Fence, Metrics};
 use kube::Client;
 
 use crate::{BoxError, CloudProvider, NodeClassKind};
@@ -37,11 +37,6 @@ pub trait Provider: Send + Sync {
     /// What it knows of its instance types without a cloud, for `kerf plan` and `kerf explain`.
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError>;
 
-    /// Whether it can be connected. One that cannot serves the commands that need no cloud, and `kerf run` does not offer it.
-    fn can_connect(&self) -> bool {
-        true
-    }
-
     /// The provider at work. Whatever takes a network belongs into [`CloudProvider::start`].
     fn connect(&self, with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError>;
 }
@@ -56,8 +51,14 @@ impl fmt::Debug for dyn Provider {
 pub struct Connect<'a> {
     pub client: Client,
     pub clock: Clock,
+    /// Whether the cloud may be changed now: to be checked right before each call that does.
+    pub fence: Fence,
     /// Where its own metrics go.
     pub metrics: &'a Metrics,
+    /// The certificates by which the API server is known, as PEM and as they are written where they come from.
+    pub cluster_ca: Option<Vec<u8>>,
+    /// The feature gate `ReservedCapacity`.
+    pub reserved_capacity: bool,
     pub flags: &'a FlagValues,
 }
 

@@ -1,16 +1,8 @@
 //! The clouds that this binary knows. One more is one more line here.
 
-use std::sync::Arc;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kerf_provider::{
-    BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, NodeClassKind, Provider,
-};
-use kerf_runtime::{Clock, Metrics};
-use kube::{
-    Client,
-    api::{ApiResource, GroupVersionKind},
-};
+use kerf_provider::{BoxError, Catalogue, Flag, FlagValues, NodeClassKind, Provider};
+use kube::api::{ApiResource, GroupVersionKind};
 
 /// The first is the default.
 static ALL: [&dyn Provider; COUNT] = [
@@ -26,20 +18,14 @@ pub(crate) fn named(name: &str) -> Option<&'static dyn Provider> {
     ALL.into_iter().find(|provider| provider.name() == name)
 }
 
-/// The names of those that suit, in a sentence.
-pub(crate) fn names(suits: impl Fn(&'static dyn Provider) -> bool) -> String {
-    let suitable = ALL.into_iter().filter(|provider| suits(*provider)).map(Provider::name);
-    suitable.collect::<Vec<_>>().join(" or ")
+/// The names of all, in a sentence.
+pub(crate) fn names() -> String {
+    ALL.map(Provider::name).join(" or ")
 }
 
 /// The flags of all of them: which one is chosen is known only when the command line has been read.
 pub(crate) fn flags() -> impl Iterator<Item = &'static Flag> {
     ALL.into_iter().flat_map(|provider| provider.flags().iter().copied())
-}
-
-pub(crate) fn flags_to_run() -> impl Iterator<Item = &'static Flag> {
-    let connectable = ALL.into_iter().filter(|provider| provider.can_connect());
-    connectable.flat_map(|provider| provider.flags().iter().copied())
 }
 
 /// The provider whose NodeClasses are of this kind.
@@ -75,15 +61,6 @@ pub(crate) struct Chosen {
 impl Chosen {
     pub(crate) fn catalogue(&self) -> Result<Box<dyn Catalogue>, BoxError> {
         self.provider.catalogue(&self.flags)
-    }
-
-    pub(crate) fn connect(
-        &self,
-        client: Client,
-        clock: Clock,
-        metrics: &Metrics,
-    ) -> Result<Arc<dyn CloudProvider>, BoxError> {
-        self.provider.connect(Connect { client, clock, metrics, flags: &self.flags })
     }
 }
 

@@ -13,7 +13,7 @@ use kerf_controllers::{
     Operator, definitions,
     operator::{self, Timing as WatchTiming},
 };
-use kerf_provider::BoxError;
+use kerf_provider::{BoxError, Connect};
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics},
@@ -112,7 +112,16 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
         None => Fence::open(clock.clone()),
     };
     let client = connection.client(settings.client_limit, fence.clone())?;
-    let provider = chosen.connect(client.clone(), clock.clone(), &metrics).map_err(of_provider)?;
+    let with = Connect {
+        client: client.clone(),
+        clock: clock.clone(),
+        fence: fence.clone(),
+        metrics: &metrics,
+        cluster_ca: client::certificate_authority(),
+        reserved_capacity: settings.gates.reserved_capacity,
+        flags: &chosen.flags,
+    };
+    let provider = chosen.provider.connect(with).map_err(of_provider)?;
     endpoints.provider.set(Arc::clone(&provider));
 
     let required = definitions::required(&*provider);

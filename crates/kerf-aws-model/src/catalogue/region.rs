@@ -8,7 +8,7 @@ use kerf_aws_wire::ec2;
 use super::{Catalogue, Network, TypeFacts, UnusableType};
 
 /// The instance types of a region and where they are. It does not change; another one takes its place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     pub name: String,
     /// The names of all zones.
@@ -16,7 +16,7 @@ pub struct Region {
     pub types: Vec<RegionType>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionType {
     pub facts: Arc<TypeFacts>,
     pub network: Network,

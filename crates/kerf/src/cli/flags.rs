@@ -312,9 +312,9 @@ pub(crate) const KARPENTER_SERVICE: Flag = Flag {
     ..TEXT
 };
 
-/// All of them, those of the providers included that can be run.
+/// All of them, those of the providers included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
-    OWN.into_iter().chain(providers::flags_to_run())
+    OWN.into_iter().chain(providers::flags())
 }
 
 static OWN: [&Flag; 32] = [

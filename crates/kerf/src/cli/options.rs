@@ -84,7 +84,7 @@ impl Options {
             default_spread: values.default_spread()?,
             churn: values.churn()?,
         };
-        Ok(Self { settings, provider: values.chosen_to_run()?, warnings })
+        Ok(Self { settings, provider: values.chosen()?, warnings })
     }
 }
 
@@ -183,22 +183,9 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
     }
 
     pub(super) fn provider(&self) -> Result<&'static dyn Provider, InvalidValue> {
-        self.provider_that(|_| true)
-    }
-
-    /// For `kerf run`, which has to connect it.
-    fn chosen_to_run(&self) -> Result<Chosen, InvalidValue> {
-        self.provider_that(Provider::can_connect)?;
-        self.chosen()
-    }
-
-    fn provider_that(
-        &self,
-        suits: impl Fn(&'static dyn Provider) -> bool,
-    ) -> Result<&'static dyn Provider, InvalidValue> {
         let name = self.text(&flags::PROVIDER);
-        let named = providers::named(&name.text).filter(|provider| suits(*provider));
-        named.ok_or_else(|| name.refuse(format_args!("expected {}", providers::names(suits))))
+        let named = providers::named(&name.text);
+        named.ok_or_else(|| name.refuse(format_args!("expected {}", providers::names())))
     }
 
     fn client_limit(&self) -> Result<Option<Bucket>, InvalidValue> {

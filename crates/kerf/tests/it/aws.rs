@@ -43,10 +43,15 @@ fn flags_of_aws_are_checked() {
 }
 
 #[test]
-fn run_does_not_offer_what_it_cannot_connect() {
-    let (code, _, stderr) = kerf(&["run", "--provider=aws"]);
-    assert_eq!(code, Some(2));
-    assert!(stderr.contains("invalid value \"aws\" for --provider: expected kwok"), "{stderr}");
+fn run_needs_the_name_of_the_cluster() {
+    let ports = ["--metrics-port=0", "--health-probe-port=0"];
+    let (code, log, _) = kerf(&["run", "--provider=aws", ports[0], ports[1]]);
+    assert_eq!(code, Some(1));
+    let said = "cannot set up the provider aws: the name of the cluster is missing; set --cluster-name or CLUSTER_NAME";
+    assert!(log.contains(said), "{log}");
     let (_, help, _) = kerf(&["run", "--help"]);
-    assert!(!help.contains("--provider=aws"), "{help}");
+    assert!(
+        help.contains("AWS (--provider=aws)") && help.contains("--interruption-queue"),
+        "{help}"
+    );
 }

@@ -13,6 +13,9 @@ pub const INSTANCE_PROFILE_READY: &str = "InstanceProfileReady";
 pub const CAPACITY_RESERVATIONS_READY: &str = "CapacityReservationsReady";
 pub const PLACEMENT_GROUP_READY: &str = "PlacementGroupReady";
 
+/// The reason of a validation that waits for other conditions.
+pub const DEPENDENCIES_NOT_READY: &str = "DependenciesNotReady";
+
 impl Conditioned for Ec2NodeClass {
     const DEPENDENTS: &'static [&'static str] = &[
         AMIS_READY,
@@ -57,10 +60,25 @@ pub enum NotReady {
     RestrictedTags { tags: Vec<String> },
     #[error("EC2 takes no user data of this size: {error}")]
     UserDataTooLarge { error: String },
-    #[error("not allowed to call ec2:{call}: {error}")]
+    #[error(
+        "not allowed to call ec2:{call}: {error}; if only dry runs are refused, set --disable-dry-run"
+    )]
     Unauthorized { call: CheckedCall, error: String },
     #[error("instance profile {name:?} does not exist")]
     InstanceProfileNotFound { name: String },
+    #[error("spec has neither role nor instanceProfile")]
+    NoInstanceProfile,
+    #[error("there is no IAM role {role:?}")]
+    RoleNotFound { role: String },
+    #[error("the account can have no more instance profiles: {error}")]
+    InstanceProfileQuota { error: String },
+    /// A look-up that somebody has to allow first. The action is written as IAM writes it: `ec2:DescribeSubnets`.
+    #[error("not allowed to call {action}: {error}")]
+    LookUpDenied { condition: &'static str, action: String, error: String },
+    #[error("no launch can be tried: {error}")]
+    NothingToLaunch { error: String },
+    #[error("{field} cannot be read: {error}")]
+    Unreadable { field: String, error: String },
 }
 
 /// A call that is tried before a class is used.
@@ -97,11 +115,17 @@ impl NotReady {
             | Self::RestrictedTags { .. }
             | Self::UserDataTooLarge { .. }
             | Self::Unauthorized { .. }
-            | Self::InstanceProfileNotFound { .. } => VALIDATION_SUCCEEDED,
+            | Self::InstanceProfileNotFound { .. }
+            | Self::NothingToLaunch { .. }
+            | Self::Unreadable { .. } => VALIDATION_SUCCEEDED,
+            Self::NoInstanceProfile
+            | Self::RoleNotFound { .. }
+            | Self::InstanceProfileQuota { .. } => INSTANCE_PROFILE_READY,
+            Self::LookUpDenied { condition, .. } => condition,
         }
     }
 
-    /// The reason as Karpenter writes it.
+    /// The reason as Karpenter writes it, where it has one.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::SubnetsNotFound => "SubnetsNotFound",
@@ -112,7 +136,7 @@ impl NotReady {
             Self::PlacementGroupResolutionFailed { .. } => "PlacementGroupResolutionFailed",
             Self::ClusterCidrResolutionFailed { .. } => "ClusterCIDRResolutionFailed",
             Self::InvalidKubelet(_) => "InvalidKubeletConfiguration",
-            Self::DependenciesNotReady { .. } => "DependenciesNotReady",
+            Self::DependenciesNotReady { .. } => DEPENDENCIES_NOT_READY,
             Self::RestrictedTags { .. } => "TagValidationFailed",
             Self::UserDataTooLarge { .. } => "UserDataSizeLimitExceeded",
             Self::Unauthorized { call, .. } => match call {
@@ -120,7 +144,15 @@ impl NotReady {
                 CheckedCall::CreateFleet => "CreateFleetAuthCheckFailed",
                 CheckedCall::RunInstances => "RunInstancesAuthCheckFailed",
             },
-            Self::InstanceProfileNotFound { .. } => "InstanceProfileNotFound",
+            Self::InstanceProfileNotFound { .. } | Self::NoInstanceProfile => {
+                "InstanceProfileNotFound"
+            }
+            // Karpenter has no reasons for these: it leaves the condition as it was.
+            Self::RoleNotFound { .. } => "RoleNotFound",
+            Self::InstanceProfileQuota { .. } => "InstanceProfileQuotaExceeded",
+            Self::LookUpDenied { .. } => "Unauthorized",
+            Self::NothingToLaunch { .. } => "NothingToLaunch",
+            Self::Unreadable { .. } => "InvalidSpec",
         }
     }
 
@@ -195,7 +227,17 @@ mod tests {
             NotReady::Unauthorized { call: CheckedCall::CreateFleet, error: "denied".to_owned() },
             "ValidationSucceeded",
             "CreateFleetAuthCheckFailed",
-            "not allowed to call ec2:CreateFleet: denied",
+            "not allowed to call ec2:CreateFleet: denied; if only dry runs are refused, set --disable-dry-run",
+        );
+        check(
+            NotReady::LookUpDenied {
+                condition: SUBNETS_READY,
+                action: "ec2:DescribeSubnets".to_owned(),
+                error: "denied".to_owned(),
+            },
+            "SubnetsReady",
+            "Unauthorized",
+            "not allowed to call ec2:DescribeSubnets: denied",
         );
         check(
             NotReady::DependenciesNotReady { waiting_for: vec![AMIS_READY, SUBNETS_READY] },

@@ -71,6 +71,7 @@ impl Meaning {
             }
             "InvalidInstanceID.NotFound"
             | "InvalidCapacityReservationId.NotFound"
+            | "InvalidPlacementGroup.Unknown"
             | "QueueDoesNotExist"
             | "AWS.SimpleQueueService.NonExistentQueue"
             | "NoSuchEntity"
@@ -298,6 +299,7 @@ mod tests {
             ("InvalidLaunchTemplateId.NotFound", "", LaunchTemplateGone),
             ("InvalidInstanceID.NotFound", "", NotFound),
             ("InvalidCapacityReservationId.NotFound", "", NotFound),
+            ("InvalidPlacementGroup.Unknown", "", NotFound),
             ("QueueDoesNotExist", "", NotFound),
             ("AWS.SimpleQueueService.NonExistentQueue", "", NotFound),
             ("NoSuchEntity", "", NotFound),

@@ -73,6 +73,15 @@ pub fn choose<'a>(
     chosen.into_iter().map(|(requirements, candidate)| ami(&requirements, candidate)).collect()
 }
 
+/// When each image was published, as far as EC2 says.
+pub fn published<'a>(found: impl IntoIterator<Item = &'a Image>) -> BTreeMap<String, Timestamp> {
+    let read = |image: &Image| {
+        let created = image.creation_date.as_ref()?.parse().ok()?;
+        Some((image.image_id.clone()?, created))
+    };
+    found.into_iter().filter_map(read).collect()
+}
+
 fn ami(requirements: &Requirements, candidate: Candidate) -> Ami {
     let mut requirements: Vec<_> = requirements
         .iter()

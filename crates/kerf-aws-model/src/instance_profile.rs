@@ -9,7 +9,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kerf_api::labels::REGION;
+use kerf_api::{hashstructure, labels::REGION};
 use kerf_aws_api::{Ec2NodeClass, tags};
 use kerf_aws_wire::iam::{CreateInstanceProfileRequest, InstanceProfile, Tag};
 
@@ -40,7 +40,7 @@ impl WantedProfile {
             (tags::NODE_CLASS.to_owned(), class.metadata.name.clone().unwrap_or_default()),
             (REGION.to_owned(), region.to_owned()),
         ]);
-        let path = format!("{}{uid}/", cluster_path(cluster, region));
+        let path = class_path(cluster, region, &uid);
         Some(Self { name: format!("{cluster}_{number}"), path, role, tags })
     }
 
@@ -78,6 +78,25 @@ pub enum ProfileState {
 /// The path of all profiles of a cluster, by which they are listed.
 pub fn cluster_path(cluster: &str, region: &str) -> String {
     format!("/karpenter/{region}/{cluster}/")
+}
+
+/// The path of all profiles that were made for a class.
+pub fn class_path(cluster: &str, region: &str, uid: &str) -> String {
+    format!("{}{uid}/", cluster_path(cluster, region))
+}
+
+/// What Karpenter called the profile of a class before 1.7. It had no path by which it could be listed.
+pub fn legacy_name(cluster: &str, region: &str, class: &str) -> String {
+    format!("{cluster}_{}", hashstructure::bytes(format!("{region}{class}").as_bytes()))
+}
+
+/// Whether a profile was made for the class of this name in this cluster.
+pub fn is_of_class(profile: &InstanceProfile, cluster: &str, class: &str) -> bool {
+    let has = |key: &str, value: &str| {
+        let is = |tag: &Tag| tag.key.as_deref() == Some(key) && tag.value.as_deref() == Some(value);
+        profile.tags.iter().any(is)
+    };
+    has(&tags::cluster(cluster), tags::OWNED) && has(tags::NODE_CLASS, class)
 }
 
 fn bare_role(role: &str) -> &str {
@@ -151,6 +170,19 @@ mod tests {
                 "topology.kubernetes.io/region=us-west-2",
             ]
         );
+    }
+
+    #[test]
+    fn a_profile_of_an_early_release_is_known_by_its_name_and_its_tags() {
+        // FNV-1 of `us-west-2default`.
+        assert_eq!(legacy_name("demo", "us-west-2", "default"), "demo_4067990795380418201");
+        let wanted = wanted("default", "uid-1", "nodes");
+        let tags = wanted.request().tags;
+        let profile = InstanceProfile { tags, ..InstanceProfile::default() };
+        assert!(is_of_class(&profile, "demo", "default"));
+        assert!(!is_of_class(&profile, "demo", "other"));
+        assert!(!is_of_class(&profile, "another", "default"));
+        assert!(!is_of_class(&InstanceProfile::default(), "demo", "default"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is decided about AWS, without a client and without a clock.
 
 pub mod catalogue;
+pub mod class_status;
 pub mod class_types;
 mod digest;
 pub mod drift;

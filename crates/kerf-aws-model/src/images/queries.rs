@@ -7,6 +7,7 @@ use kerf_aws_wire::ec2::{DescribeImagesRequest, Filter};
 use kerf_model::Requirements;
 
 use super::{UnsupportedAlias, aliases};
+use crate::class_status::{filter, tag_filters};
 
 /// What has to be looked up for a class: first the parameters, then, with their values, the images.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,7 +38,7 @@ pub enum Origin {
 /// One call of `DescribeImages`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageQuery {
-    filters: Vec<(String, Vec<String>)>,
+    filters: Vec<Filter>,
     owners: Vec<String>,
     known: BTreeMap<String, Vec<Requirements>>,
 }
@@ -117,7 +118,7 @@ impl ImagePlan {
         ids.dedup();
         let mut queries = self.searches.clone();
         if !ids.is_empty() {
-            let filters = vec![("image-id".to_owned(), ids)];
+            let filters = vec![filter("image-id", ids)];
             queries.push(ImageQuery { filters, owners: Vec::new(), known });
         }
         Resolved { queries, skipped }
@@ -127,11 +128,8 @@ impl ImagePlan {
 impl ImageQuery {
     fn search(term: &AmiSelectorTerm) -> Self {
         let mut filters = Vec::new();
-        filters.extend(term.name.clone().map(|name| ("name".to_owned(), vec![name])));
-        filters.extend(term.tags.iter().map(|(key, value)| match value.as_str() {
-            "*" => ("tag-key".to_owned(), vec![key.clone()]),
-            value => (format!("tag:{key}"), vec![value.to_owned()]),
-        }));
+        filters.extend(term.name.clone().map(|name| filter("name", [name])));
+        filters.extend(tag_filters(&term.tags));
         let owners = match (&term.owner, &term.name) {
             (Some(owner), _) => vec![owner.clone()],
             // A name can be that of anybody's public image.
@@ -143,10 +141,9 @@ impl ImageQuery {
 
     /// Deprecated images are asked for too: they are taken when there is nothing better.
     pub fn request(&self) -> DescribeImagesRequest {
-        let filter = |(name, values): (String, Vec<String>)| Filter { name: Some(name), values };
-        let state = ("state".to_owned(), vec!["available".to_owned()]);
+        let state = filter("state", ["available".to_owned()]);
         DescribeImagesRequest {
-            filters: self.filters.iter().cloned().chain([state]).map(filter).collect(),
+            filters: self.filters.iter().cloned().chain([state]).collect(),
             owners: self.owners.clone(),
             include_deprecated: Some(true),
             max_results: Some(1000),

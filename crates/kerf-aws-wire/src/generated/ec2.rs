@@ -478,6 +478,15 @@ shape!(InstanceNetworkInterface {
     subnet_id: Option<String> = "subnetId",
 });
 
+shape!(InstanceNetworkInterfaceSpecification {
+    associate_public_ip_address: Option<bool> = "AssociatePublicIpAddress",
+    device_index: Option<i32> = "DeviceIndex",
+    groups: Vec<String> = "SecurityGroupId",
+    interface_type: Option<String> = "InterfaceType",
+    network_card_index: Option<i32> = "NetworkCardIndex",
+    subnet_id: Option<String> = "SubnetId",
+});
+
 shape!(InstanceState {
     code: Option<i32> = "code",
     name: Option<String> = "name",
@@ -774,6 +783,7 @@ shape!(RunInstancesRequest {
     max_count: Option<i32> = "MaxCount",
     metadata_options: Option<InstanceMetadataOptionsRequest> = "MetadataOptions",
     min_count: Option<i32> = "MinCount",
+    network_interfaces: Vec<InstanceNetworkInterfaceSpecification> = "NetworkInterface",
     subnet_id: Option<String> = "SubnetId",
     tag_specifications: Vec<TagSpecification> = "TagSpecification",
 });

@@ -288,6 +288,9 @@ fn exhausted(budget: &mut PodDisruptionBudget) {
 
 fn reindex_claim(cluster: &mut Cluster, delta: &Delta<NodeClaim>) {
     move_entry(&mut cluster.claims_by_provider_id, delta, |claim| Some(claim.provider_id()));
+    move_entry(&mut cluster.claims_by_instance, delta, |claim| {
+        claim.provider_id().rsplit('/').next()
+    });
     cluster.settle(delta);
     if delta.after.is_none() {
         cluster.marks.forget(&delta.key.name);

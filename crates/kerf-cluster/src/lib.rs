@@ -77,6 +77,8 @@ pub struct Cluster {
     daemon_pods: BTreeMap<String, BTreeSet<(Option<Time>, Key)>>,
     nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
+    /// By what stands behind the last slash of their provider id.
+    claims_by_instance: BTreeMap<String, BTreeSet<Key>>,
     attachments_by_node: BTreeMap<String, BTreeSet<Key>>,
     marks: Marks,
     /// Those that kube-scheduler gave up on and a new node could help.
@@ -208,6 +210,13 @@ impl Cluster {
         keys.filter_map(|key| self.claims.get(key))
     }
 
+    /// The claims whose provider id ends with this id of an instance. What a cloud says in messages names the instance, and not
+    /// the place that the rest of a provider id tells of.
+    pub fn claims_of_instance(&self, instance: &str) -> impl Iterator<Item = &Arc<NodeClaim>> {
+        let keys = self.claims_by_instance.get(instance).into_iter().flatten();
+        keys.filter_map(|key| self.claims.get(key))
+    }
+
     /// All nodes with this provider id: the rule is one, but clean-up must find every one.
     pub fn nodes_of(&self, provider_id: &str) -> impl Iterator<Item = &Arc<Node>> {
         let keys = self.nodes_by_provider_id.get(provider_id).into_iter().flatten();
@@ -260,6 +269,34 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.apply(node("a", ""));
         assert_eq!(cluster.node_of("").unwrap_err(), NoSingleMatch::NotFound);
+    }
+
+    #[test]
+    fn claims_are_found_by_the_instance_that_their_provider_id_ends_with() {
+        let claim = |name: &str, provider_id: &str| {
+            let mut claim = NodeClaim::default();
+            claim.metadata.name = Some(name.into());
+            claim.status.get_or_insert_default().provider_id = provider_id.into();
+            claim
+        };
+        let names = |cluster: &Cluster, instance: &str| {
+            let claims = cluster.claims_of_instance(instance);
+            claims.filter_map(|claim| claim.metadata.name.clone()).collect::<Vec<_>>()
+        };
+        let mut cluster = Cluster::default();
+        cluster.apply(claim("a", "aws:///us-west-2a/i-1"));
+        cluster.apply(claim("b", "kwok://i-2"));
+        cluster.apply(claim("c", ""));
+        for (instance, expected) in
+            [("i-1", &["a"][..]), ("i-2", &["b"]), ("", &[]), ("us-west-2a/i-1", &[])]
+        {
+            assert_eq!(names(&cluster, instance), expected, "{instance}");
+        }
+        cluster.apply(claim("a", "aws:///us-west-2a/i-3"));
+        cluster.delete(&claim("b", "kwok://i-2"));
+        assert_eq!(names(&cluster, "i-1"), [""; 0]);
+        assert_eq!(names(&cluster, "i-2"), [""; 0]);
+        assert_eq!(names(&cluster, "i-3"), ["a"]);
     }
 
     #[test]

@@ -8,4 +8,5 @@ pub(crate) mod garbage_collection;
 pub(crate) mod hydration;
 pub(crate) mod instance;
 pub(crate) mod lifecycle;
+mod patience;
 pub(crate) mod writes;

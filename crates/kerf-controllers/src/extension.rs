@@ -2,12 +2,13 @@
 
 use std::sync::RwLockReadGuard;
 
+use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_cluster::Cluster;
 use kerf_provider::{BoxError, ControllerContext};
 use kerf_runtime::{Clock, Fence, Lock, events::Recorder, patch};
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::DynamicObject,
     core::{ApiResource, GroupVersionKind},
 };
@@ -38,6 +39,21 @@ impl ControllerContext for Context {
 
     async fn disrupt(&self, claim: &NodeClaim, cause: &'static str) -> Result<(), BoxError> {
         Ok(Context::disrupt(self, claim, Cause::Provider(cause)).await.map_err(unwrapped)?)
+    }
+
+    async fn end_patience(&self, claim: &NodeClaim) -> Result<(), BoxError> {
+        Ok(Context::end_patience(self, claim).await.map_err(unwrapped)?)
+    }
+
+    async fn write_claim(&self, before: &NodeClaim, after: NodeClaim) -> Result<(), BoxError> {
+        let what = || format!("writing NodeClaim {}", before.name_any());
+        let written = Context::write_claim(self, before, after, Lock::Optimistic, what).await;
+        written.map(drop).map_err(unwrapped)
+    }
+
+    async fn write_node(&self, before: &Node, after: Node) -> Result<(), BoxError> {
+        let what = || format!("writing Node {}", before.name_any());
+        self.write(before, after, Lock::Optimistic, what).await.map(drop).map_err(unwrapped)
     }
 
     async fn write_node_class(

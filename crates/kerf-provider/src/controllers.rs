@@ -11,6 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_cluster::{Change, Cluster};
 use kerf_runtime::{Clock, Fence, Outcome, Queue, Workers, events::Recorder};
@@ -40,6 +41,16 @@ pub trait ControllerContext: Send + Sync {
     /// Deletes a claim for a cause of the provider's own, such as `spot_interrupted`, and counts it under that name. Its pods
     /// get other places before they are evicted.
     async fn disrupt(&self, claim: &NodeClaim, cause: &'static str) -> Result<(), BoxError>;
+
+    /// Cuts the drain of a claim's node short, whether it has begun or not: budgets and grace periods are over now. For
+    /// machines on which pods are in trouble already.
+    async fn end_patience(&self, claim: &NodeClaim) -> Result<(), BoxError>;
+
+    /// Writes what changed between the two, metadata and status, on top of what others wrote meanwhile.
+    async fn write_claim(&self, before: &NodeClaim, after: NodeClaim) -> Result<(), BoxError>;
+
+    /// Writes what changed between the two.
+    async fn write_node(&self, before: &Node, after: Node) -> Result<(), BoxError>;
 
     /// Writes what is different in `changed`, metadata and status, unless somebody else wrote the NodeClass first. The next
     /// reconcile sees it even if the watch is late.

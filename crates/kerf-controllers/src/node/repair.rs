@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodeExt, ObjectExt, annotations, labels};
+use kerf_api::{NodeClaim, NodeExt, ObjectExt, labels};
 use kerf_cluster::{Change, Cluster};
 use kerf_provider::RepairPolicy;
 use kerf_runtime::{
-    Lock, Outcome, Queue, Workers,
+    Outcome, Queue, Workers,
     events::{Notice, Severity},
 };
 use kube::ResourceExt;
@@ -64,7 +64,7 @@ impl Reconciler for Repair {
             return Ok(Outcome::After(BLOCKED_FOR));
         }
         // Also where it is on its way out: a drain that waits for a budget waits for ever on a node that does not answer.
-        end_patience(context, &claim, now).await?;
+        context.end_patience(&claim).await?;
         if claim.is_deleting() {
             return Ok(Outcome::Done);
         }
@@ -118,23 +118,6 @@ fn first_due<'a>(
     due.min_by_key(|(_, deadline)| *deadline)
 }
 
-async fn end_patience(context: &Context, claim: &NodeClaim, now: Timestamp) -> Result<()> {
-    let Some(deadline) = new_deadline(claim, now) else { return Ok(()) };
-    let mut changed = claim.clone();
-    changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline);
-    let what = || format!("writing the deadline of NodeClaim {}", claim.name_any());
-    context.write_claim(claim, changed, Lock::None, what).await?;
-    Ok(())
-}
-
-/// Now, whatever the grace period, unless the deadline of the drain has passed already.
-fn new_deadline(claim: &NodeClaim, now: Timestamp) -> Option<String> {
-    let deadline = claim.annotations().get(annotations::TERMINATION_TIMESTAMP);
-    let deadline = deadline.and_then(|value| value.parse::<Timestamp>().ok());
-    let passed = deadline.is_some_and(|deadline| deadline < now);
-    (!passed).then(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,23 +163,6 @@ mod tests {
             &[("Ready", "False", "00:00:00"), ("DiskBroken", "True", "00:25:00")],
             Some(("Ready", "00:30:00")),
         );
-    }
-
-    #[test]
-    fn the_deadline_becomes_now_unless_it_has_passed() {
-        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
-        let moved = Some("2026-01-01T01:00:00Z");
-        for (deadline, expected) in [
-            (None, moved),
-            (Some("2026-01-01T02:00:00Z"), moved),
-            (Some("2026-01-01T00:59:59Z"), None),
-            (Some("soon"), moved),
-        ] {
-            let mut claim = NodeClaim::default();
-            let key = annotations::TERMINATION_TIMESTAMP;
-            claim.annotations_mut().extend(deadline.map(|it| (key.to_owned(), it.to_owned())));
-            assert_eq!(new_deadline(&claim, now).as_deref(), expected, "{deadline:?}");
-        }
     }
 
     #[test]

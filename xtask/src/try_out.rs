@@ -17,7 +17,7 @@ pub(crate) async fn run() -> Result<()> {
     // So that the commands can be shown as one would type them.
     env::set_current_dir(workspace())?;
     say("building kerf");
-    let kerf = build_kerf()?;
+    let kerf = build_kerf(&[])?;
     let binaries = control_plane::binaries()?;
 
     let started = Instant::now();
@@ -137,9 +137,10 @@ impl Trial {
     }
 }
 
-/// Builds the binary and says where it is.
-pub(crate) fn build_kerf() -> Result<String> {
+/// Builds the binary, with these flags of cargo, and says where it is.
+pub(crate) fn build_kerf(flags: &[&str]) -> Result<String> {
     let output = cargo(&["build", "--package", "kerf", "--message-format=json-render-diagnostics"])
+        .args(flags)
         .stderr(std::process::Stdio::inherit())
         .output()?;
     ensure!(output.status.success(), "kerf does not build");

@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kerf_aws_client::serve;
-use kerf_aws_wire::{Method, WireRequest};
+use kerf_aws_wire::{Method, WireRequest, WireResponse};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -35,19 +35,32 @@ pub struct Server {
     accepting: AbortHandle,
 }
 
+type Watch = dyn Fn(&WireRequest, &WireResponse) + Send + Sync;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Server {
     /// `port` 0 takes any free one. Only this machine can connect.
     pub async fn start(aws: FakeAws, port: u16) -> io::Result<Self> {
+        Self::watched(aws, port, |_, _| ()).await
+    }
+
+    /// As [`start`](Self::start), with every request and its answer shown as they are on the wire: also calls that the stand-in
+    /// does not have, and members that it does not read.
+    pub async fn watched(
+        aws: FakeAws,
+        port: u16,
+        watch: impl Fn(&WireRequest, &WireResponse) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let watch: Arc<Watch> = Arc::new(watch);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
         let numbers = Arc::new(AtomicU64::new(0));
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (aws, numbers) = (aws.clone(), Arc::clone(&numbers));
+                let watch = Arc::clone(&watch);
                 tokio::spawn(async move {
-                    let service = service_fn(|request| answer(&aws, request, &numbers));
+                    let service = service_fn(|request| answer(&aws, request, &numbers, &*watch));
                     let connection = hyper::server::conn::http1::Builder::new();
                     // An error here is a connection that was hung up, by us or by the client.
                     drop(connection.serve_connection(TokioIo::new(stream), service).await);
@@ -73,6 +86,7 @@ async fn answer(
     aws: &FakeAws,
     request: hyper::Request<Incoming>,
     numbers: &AtomicU64,
+    watch: &Watch,
 ) -> Result<hyper::Response<Full<Bytes>>, Error> {
     let (parts, body) = request.into_parts();
     let body = String::from_utf8(body.collect().await?.to_bytes().to_vec())?;
@@ -90,6 +104,7 @@ async fn answer(
         (response, HANGS_UP.with(Cell::get))
     };
     let (response, hangs_up) = HANGS_UP.scope(Cell::new(false), served).await;
+    watch(&request, &response);
     if hangs_up {
         return Err("no answer".into());
     }

@@ -56,7 +56,7 @@ impl Stage {
     pub(super) async fn start(attack: &str, common: &Common) -> Result<Self> {
         let kerf = match &common.kerf {
             Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string())?,
-            None => build_kerf()?.into(),
+            None => build_kerf(&[])?.into(),
         };
         control_plane::binaries()?;
         let logs = workspace().join(format!("target/attack/{attack}-{}", common.seed));

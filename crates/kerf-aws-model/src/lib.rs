@@ -16,6 +16,7 @@ pub mod launch;
 pub mod launch_template;
 pub mod messages;
 pub mod offerings;
+pub mod permissions;
 pub mod prices;
 pub mod reservations;
 pub mod subnets;

@@ -19,5 +19,5 @@ mod xml;
 pub use error::{DecodeError, ErrorResponse, Problem};
 pub use generated::{arc_zonal_shift, ec2, eks, iam, pricing, sqs, ssm};
 pub use http::{Method, WireRequest, WireResponse};
-pub use operation::{Operation, Protocol, Route, Service, find_operation};
+pub use operation::{Operation, Protocol, Route, Service, all_operations, find_operation};
 pub use shape::Shape;

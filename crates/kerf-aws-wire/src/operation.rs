@@ -60,6 +60,12 @@ pub(crate) struct Call {
     pub(crate) route: Route,
 }
 
+/// Every call, by its service and its name. IAM calls the right to it `<signing name>:<name>`.
+pub fn all_operations() -> impl Iterator<Item = (&'static Service, &'static str)> {
+    let calls = generated::SERVICES.iter().flat_map(|calls| calls.iter());
+    calls.map(|call| (call.service, call.name))
+}
+
 /// The call that a request is of. `None` when it is none of ours.
 pub fn find_operation(
     request: &WireRequest,

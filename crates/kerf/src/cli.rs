@@ -151,12 +151,12 @@ fn command() -> clap::Command {
 fn examples() -> String {
     let simulate = cfg!(feature = "simulate");
     let examples = [
-        (simulate, "kerf demo                          watch it work, without a cluster"),
+        (simulate, "kerf demo                          watch the operator work, without a cluster"),
         (true, "kerf crds | kubectl apply -f -     install the custom resources"),
-        (true, "kerf run --help                    what the operator can be told"),
-        (true, "kerf run                           run it against the cluster of KUBECONFIG"),
-        (true, "kerf plan -f my.yaml               what it would launch, without running it"),
-        (true, "kerf explain node/NAME             why it leaves a node alone"),
+        (true, "kerf run --help                    the flags of the operator"),
+        (true, "kerf run                           run the operator on the cluster of KUBECONFIG"),
+        (true, "kerf plan -f my.yaml               what the operator would launch"),
+        (true, "kerf explain node/NAME             why the operator leaves a node alone"),
         (simulate, "kerf simulate scenario.yaml        what a policy would cost and spare"),
     ];
     let lines = examples.into_iter().filter_map(|(here, line)| here.then_some(line));
@@ -168,9 +168,9 @@ fn run_command() -> clap::Command {
         .about("Run the operator")
         .long_about(
             "Run the operator.\n\n\
-             It connects to the cluster that KUBECONFIG names, else to the one that its pod runs in, else to \
-             the one of $HOME/.kube/config. Every flag can also be given by its environment variable; the flag \
-             wins. A value that is not allowed stops the operator at once.",
+             It connects to the cluster that KUBECONFIG names. Without KUBECONFIG it connects to the cluster of its \
+             pod, or outside of a pod to that of $HOME/.kube/config. Every flag has an environment variable; the flag \
+             wins over the variable. A value that is not allowed stops the operator at once.",
         )
         .after_long_help(
             "Examples:\n  \

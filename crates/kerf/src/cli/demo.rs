@@ -5,7 +5,7 @@ use kerf_api::GoDuration;
 
 use super::Refused;
 
-/// What `kerf demo` was told.
+/// The arguments of `kerf demo`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct DemoOptions {
     /// How much faster than real time; `None` is the default for people, and as fast as possible for programs.
@@ -22,17 +22,17 @@ pub(super) fn command() -> clap::Command {
     clap::Command::new("demo")
         .about("Watch the operator at work on a cluster in this process")
         .long_about(
-            "Watch the operator at work: a whole cluster in this process, with workloads that grow, shrink and \
-             drift, in fast motion. Nothing has to be installed and nothing outside of this process is touched.\n\n\
-             In a terminal the nodes, their fill, what they cost and what is decided are shown as they change; \
-             otherwise decisions are printed as lines, and time passes as fast as it can. Ctrl-C ends it early, with \
-             the summary.",
+            "Watch the operator at work on a whole cluster in this process, in fast motion. Workloads grow and shrink, \
+             and nodes drift. Nothing has to be installed, and nothing outside of this process is touched.\n\n\
+             A terminal shows the nodes, their fill, their prices and the decisions as they change. Where the output is \
+             not a terminal, the decisions are printed as lines, and time passes as fast as possible. Ctrl-C ends the \
+             demo early and prints the summary.",
         )
         .after_long_help(
             "Examples:\n  \
              kerf demo\n      two hours in less than a minute\n  \
              kerf demo --policy=parity\n      the same with consolidation as Karpenter has it\n  \
-             kerf demo --serve\n      and then leave the cluster up for kubectl, in real time\n  \
+             kerf demo --serve\n      the same, and then the cluster stays up for kubectl, in real time\n  \
              kerf demo -o json\n      only the summary",
         )
         .args_override_self(true)
@@ -48,13 +48,13 @@ pub(super) fn command() -> clap::Command {
                 .long("seed")
                 .value_name("NUMBER")
                 .value_parser(value_parser!(u64))
-                .help("Where chance comes from; the same seed gives the same run [default: 7]"),
+                .help("Seed of the random numbers; the same seed gives the same run [default: 7]"),
         )
         .arg(
             Arg::new("length")
                 .long("length")
                 .value_name("DURATION")
-                .help("How long the cluster lives; the story is over after 2h [default: 2h]"),
+                .help("How much time passes in the cluster; the scenario ends after 2h [default: 2h]"),
         )
         .arg(
             Arg::new("policy")
@@ -71,7 +71,7 @@ pub(super) fn command() -> clap::Command {
                 .require_equals(true)
                 .default_missing_value("0")
                 .value_parser(value_parser!(u16))
-                .help("Serve the cluster on loopback for kubectl, and keep it up in real time after the story"),
+                .help("Serve the cluster on loopback for kubectl, and keep it up in real time after the scenario"),
         )
         .arg(super::output(
             &["table", "json"],

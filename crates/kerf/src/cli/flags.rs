@@ -82,7 +82,7 @@ pub(crate) const DISABLE_LEADER_ELECTION: Flag = Flag {
     name: "disable-leader-election",
     env: "DISABLE_LEADER_ELECTION",
     heading: "Leader election",
-    help: "Lead without asking; only where no second operator runs",
+    help: "Lead without a Lease; only where no second operator runs",
     ..BOOL
 };
 pub(crate) const LEADER_ELECTION_NAME: Flag = Flag {
@@ -100,7 +100,7 @@ pub(crate) const LEADER_ELECTION_NAMESPACE: Flag = Flag {
     env: "LEADER_ELECTION_NAMESPACE",
     value: "NAMESPACE",
     heading: "Leader election",
-    help: "Namespace of the Lease; empty for that of the pod, or outside of a cluster that of the \
+    help: "Namespace of the Lease; empty for the namespace of the pod, or outside of a cluster for that of the \
            kubeconfig's context",
     ..TEXT
 };
@@ -186,8 +186,8 @@ pub(crate) const CPU_REQUESTS: Flag = Flag {
     default: "1000",
     value: "MILLICORES",
     heading: "Scheduling",
-    help: "CPU of the operator; more of it lets controllers do more at once",
-    expected: "a whole number of millicores, where 0 or less is taken for 1000",
+    help: "CPU of the operator; with more CPU, controllers reconcile more objects at once",
+    expected: "a whole number of millicores, where 0 or less means 1000",
     ..NUMBER
 };
 pub(crate) const FEATURE_GATES: Flag = Flag {
@@ -196,7 +196,7 @@ pub(crate) const FEATURE_GATES: Flag = Flag {
     default: "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=true",
     value: "GATES",
     heading: "Scheduling",
-    help: "Features to switch on or off; those not named keep their defaults",
+    help: "Features to switch on or off; features that are not named keep their defaults",
     ..TEXT
 };
 pub(crate) const PROVIDER: Flag = Flag {
@@ -213,24 +213,25 @@ pub(crate) const UTILIZATION_THRESHOLD: Flag = Flag {
     name: "scaledown-utilization-threshold",
     env: "SCALE_DOWN_UTILIZATION_THRESHOLD",
     default: "0.75",
-    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
-    help: "Leave nodes alone that are used more than this; 1 is off",
+    heading: "Consolidation (defaults for NodePools without the field)",
+    help: "Do not consolidate nodes with a higher utilization than this; 1 is off",
     ..FRACTION
 };
 pub(crate) const PRICE_IMPROVEMENT_FACTOR: Flag = Flag {
     name: "consolidation-price-improvement-factor",
     env: "CONSOLIDATION_PRICE_IMPROVEMENT_FACTOR",
     default: "1.0",
-    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
-    help: "Replace nodes only by what costs less than this share of their price; 1 is any cheaper, 0 is never",
+    heading: "Consolidation (defaults for NodePools without the field)",
+    help: "A replacement has to cost less than this share of the price of the nodes that it replaces; 1 allows any \
+           cheaper node, 0 allows none",
     ..FRACTION
 };
 pub(crate) const SAVINGS_THRESHOLD: Flag = Flag {
     name: "consolidation-savings-threshold",
     env: "CONSOLIDATION_SAVINGS_THRESHOLD",
     default: "0.01",
-    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
-    help: "Dollars per hour that have to be saved for each unit of disruption (about one pod); 0 is off",
+    heading: "Consolidation (defaults for NodePools without the field)",
+    help: "Dollars per hour that a consolidation has to save for each unit of disruption cost (about one pod); 0 is off",
     expected: "a number of dollars from 0 to 100000",
     ..NUMBER
 };
@@ -239,8 +240,8 @@ pub(crate) const GRACE_PERIOD: Flag = Flag {
     env: "CONSOLIDATION_GRACE_PERIOD",
     default: "Never",
     value: "DURATION",
-    heading: "Consolidation (defaults for NodePools that do not say otherwise)",
-    help: "Time after a pod came or went during which a node is not consolidated; Never or 0s is off",
+    heading: "Consolidation (defaults for NodePools without the field)",
+    help: "For this time after a pod came or went, do not consolidate a node; Never or 0s is off",
     expected: "a duration such as 30m or 1h30m, or Never to switch it off",
     ..NUMBER
 };
@@ -249,7 +250,7 @@ pub(crate) const DISABLE_CLUSTER_STATE_OBSERVABILITY: Flag = Flag {
     name: "disable-cluster-state-observability",
     env: "DISABLE_CLUSTER_STATE_OBSERVABILITY",
     heading: "Observability",
-    help: "Do without the metrics per pod, node and pool",
+    help: "Leave out the metrics per pod, node and pool",
     ..BOOL
 };
 
@@ -257,7 +258,7 @@ pub(crate) const DISABLE_POD_METRICS: Flag = Flag {
     name: "disable-pod-metrics",
     env: "DISABLE_POD_METRICS",
     heading: "Observability",
-    help: "Do without the gauges of single pods, which are most of /metrics in a large cluster",
+    help: "Leave out the gauges of single pods; they are most of /metrics in a large cluster",
     ..BOOL
 };
 
@@ -290,7 +291,7 @@ pub(crate) const MEMORY_LIMIT: Flag = Flag {
     default: "-1",
     value: "BYTES",
     heading: "Accepted for compatibility with Karpenter, without effect",
-    help: "Kerf has no garbage collector to restrain",
+    help: "Kerf has no garbage collector that needs a limit",
     expected: "a whole number of bytes",
     ..NUMBER
 };

@@ -22,16 +22,16 @@ use kerf_runtime::{
 use super::{flags, given};
 use crate::providers::{self, Chosen};
 
-/// What the operator was told.
+/// The arguments of `kerf run`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     pub(crate) settings: Settings,
     pub(crate) provider: Chosen,
-    /// What it was told and will not do. To be logged: deployments made for Karpenter have to start.
+    /// Settings without effect. They are logged and no errors: deployments made for Karpenter have to start.
     pub(crate) warnings: Vec<String>,
 }
 
-/// The sentence that a wrong value gets: where it stands, what it is, what is allowed.
+/// The message for an invalid value: where it was given, what it is, what is allowed.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("invalid value {value:?} for {origin}: {problem}")]
 pub(crate) struct InvalidValue {

@@ -10,7 +10,7 @@ use kerf_provider::Flag;
 use super::{InvalidValue, Refused, argument, flags, options::Values};
 use crate::providers::{self, Chosen};
 
-/// What `kerf plan` was told.
+/// The arguments of `kerf plan`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PlanOptions {
     /// In the order given; none means the cluster. `-` is standard input.
@@ -19,7 +19,7 @@ pub(crate) struct PlanOptions {
     pub(crate) now: Option<Timestamp>,
     pub(crate) format: Format,
     pub(crate) fail_on_unschedulable: bool,
-    /// What goes, instead of what comes.
+    /// Plan which nodes to disrupt, instead of which to launch.
     pub(crate) disruption: bool,
     /// The part of the operator's settings that plans depend on.
     pub(crate) settings: Settings,
@@ -34,14 +34,14 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// What `kerf snapshot` was told.
+/// The arguments of `kerf snapshot`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SnapshotOptions {
     /// Standard output if there is none.
     pub(crate) output_file: Option<PathBuf>,
 }
 
-/// Those flags of the operator that change what is decided.
+/// The flags of the operator that decisions depend on.
 const DECIDING: [&Flag; 9] = [
     &flags::PREFERENCE_POLICY,
     &flags::MIN_VALUES_POLICY,
@@ -60,15 +60,16 @@ fn deciding_flags() -> impl Iterator<Item = &'static Flag> {
 
 pub(super) fn plan_command() -> clap::Command {
     clap::Command::new("plan")
-        .about("Show what would be launched for pending pods, and why not")
+        .about("Show which nodes Kerf would launch for pending pods, or why it would not")
         .long_about(
-            "Show what would be launched for pending pods, where the others would go, and why the rest cannot.\n\n\
-             The objects come from files, or without -f from the cluster that KUBECONFIG names, which is only \
-             read. Manifests work as well as dumps (kubectl get ... -o json) and snapshots (kerf snapshot); \
-             kinds that plans do not depend on are passed over. Of two objects with the same name the later \
-             one counts, so that a snapshot can be tried with another NodePool.\n\n\
-             Pods to place are those that kube-scheduler found no place for, those that are pending and that it \
-             has not looked at yet, and those on nodes that are being removed. Deployments, ReplicaSets, \
+            "Show which nodes Kerf would launch for pending pods, which pods would go to existing nodes, and why \
+             the other pods have no place.\n\n\
+             The objects come from files. Without -f they come from the cluster that KUBECONFIG names; kerf plan \
+             writes nothing to it. Files can be manifests, dumps (kubectl get ... -o json) and snapshots (kerf \
+             snapshot). Kinds that plans do not depend on are ignored. Of two objects with the same name the \
+             later one counts, so that you can try another NodePool on a snapshot.\n\n\
+             A pod is to be placed if kube-scheduler found no place for it, if it is pending and kube-scheduler \
+             has not looked at it yet, or if its node is being removed. Deployments, ReplicaSets, \
              StatefulSets and Jobs that have no pods count with the pods they ask for. A NodePool that no \
              operator has looked at counts as ready if it is valid.",
         )
@@ -94,7 +95,7 @@ pub(super) fn plan_command() -> clap::Command {
             Arg::new("disruption")
                 .long("disruption")
                 .action(ArgAction::SetTrue)
-                .help("Show instead which nodes would be removed or replaced next, and why not more"),
+                .help("Show which nodes Kerf would remove or replace next, and why not more"),
         )
         .arg(
             Arg::new("fail-on-unschedulable")
@@ -119,20 +120,20 @@ fn sources() -> [Arg; 3] {
         Arg::new("now")
             .long("now")
             .value_name("TIME")
-            .help("The time to judge at, such as 2026-01-05T12:00:00Z [default: for files the last time in them, else the clock]"),
+            .help("The time to judge at, such as 2026-01-05T12:00:00Z [default: the latest time in the files; for a cluster the clock]"),
     ]
 }
 
 pub(super) fn explain_command() -> clap::Command {
     clap::Command::new("explain")
-        .about("Show why a node is left alone, or what would become of it")
+        .about("Show why Kerf leaves a node alone, or what it would do with the node")
         .long_about(
-            "Show why a node is left alone, or what would become of it: every check with its outcome, where its pods \
-             would go, and what the prices are. For a NodePool: its budgets, and one line for each of its nodes.\n\n\
-             The objects come from files, or without -f from the cluster that KUBECONFIG names, which is only \
-             read. It decides with the same code as the operator.\n\n\
-             Budgets, grace periods and expiry depend on the time. A cluster is judged by the clock, files at the \
-             time when they were taken: the last time that stands in them.",
+            "Show why Kerf leaves a node alone, or what it would do with the node: every check with its outcome, where \
+             its pods would go, and the prices. For a NodePool: its budgets, and one line for each of its nodes.\n\n\
+             The objects come from files. Without -f they come from the cluster that KUBECONFIG names; kerf explain \
+             writes nothing to it. It decides with the same code as the operator.\n\n\
+             Budgets, grace periods and expiry depend on the time. A cluster is judged by the clock. Files are judged \
+             at the time when they were taken: the latest time in them.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -155,11 +156,11 @@ pub(super) fn explain_command() -> clap::Command {
 
 pub(super) fn snapshot_command() -> clap::Command {
     clap::Command::new("snapshot")
-        .about("Write down what plans depend on, from a live cluster")
+        .about("Save the objects of a live cluster that plans depend on")
         .long_about(
-            "Write down what plans depend on, from the cluster that KUBECONFIG names, as input of kerf plan.\n\n\
-             Only the fields that decisions use are kept. Secrets and ConfigMaps are not read; images, \
-             commands, arguments, environments and foreign annotations are not written. Names and labels are.",
+            "Save the objects that plans depend on, from the cluster that KUBECONFIG names, as input of kerf plan.\n\n\
+             Only the fields that decisions use are saved, names and labels among them. Images, commands, arguments, \
+             environments and annotations of other projects are not saved. Secrets and ConfigMaps are not read.",
         )
         .after_long_help("Example:\n  kerf snapshot --output-file=cluster.json && kerf plan -f cluster.json")
         .arg(
@@ -167,7 +168,7 @@ pub(super) fn snapshot_command() -> clap::Command {
                 .long("output-file")
                 .value_name("PATH")
                 .value_parser(value_parser!(PathBuf))
-                .help("Where to write; a file that is there is replaced when the new one is complete [default: standard output]"),
+                .help("The file to write; it replaces an older one when it is complete [default: standard output]"),
         )
 }
 
@@ -190,7 +191,7 @@ impl PlanOptions {
     }
 }
 
-/// What `kerf explain` was told.
+/// The arguments of `kerf explain`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ExplainOptions {
     pub(crate) what: Explained,
@@ -232,7 +233,7 @@ impl ExplainOptions {
     }
 }
 
-/// The part of the operator's settings that decisions depend on, and what is to be said about them.
+/// The part of the operator's settings that decisions depend on, the provider, and warnings.
 fn deciding(
     matches: &ArgMatches,
     variable: impl Fn(&str) -> Option<OsString>,

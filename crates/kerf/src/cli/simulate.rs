@@ -7,7 +7,7 @@ use kerf_api::GoDuration;
 
 use super::{Format, Refused};
 
-/// What `kerf simulate` was told.
+/// The arguments of `kerf simulate`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SimulateOptions {
     pub(crate) scenario: PathBuf,
@@ -29,12 +29,13 @@ pub(super) fn command() -> clap::Command {
     clap::Command::new("simulate")
         .about("Compare policies on a scenario, or on a snapshot of your cluster, before you set them")
         .long_about(
-            "Run the operator on a simulated cluster under one or several policies, and report what each of them costs \
-             and spares: money, evictions, nodes launched in vain, time that pods waited.\n\n\
+            "Run the operator on a simulated cluster under one or several policies, and report what each policy costs \
+             and spares: money, evictions, short-lived nodes, time that pods waited.\n\n\
              The operator is the one of kerf run. The cluster is in this process and its time is virtual: a day takes \
              seconds. The same scenario and seed give the same report.\n\n\
-             The input is a scenario (YAML; docs/simulate.md has the format, examples/simulate has some) or a snapshot \
-             of a real cluster (kerf snapshot), whose pods become workloads.\n\n\
+             The input is a scenario or a snapshot. A scenario is a YAML file: docs/simulate.md has the format, and \
+             examples/simulate has examples. A snapshot of a real cluster comes from kerf snapshot; its pods become \
+             workloads.\n\n\
              Policies: when-empty, parity, balanced, utilization-threshold, price-improvement-factor, \
              savings-threshold, grace-period, kerf-defaults, all-controls, as-is (your pools as they are), and those of \
              the scenario.",
@@ -44,11 +45,11 @@ pub(super) fn command() -> clap::Command {
              kerf simulate examples/simulate/off-peak-cascade.yaml --compare=all\n      \
              every policy on the cascade of aws#7146\n  \
              kerf simulate scenario.yaml --compare=parity,kerf-defaults --html=report.html\n      \
-             two of them, with plots\n  \
+             two policies, with plots\n  \
              kerf simulate scenario.yaml --sweep=consolidationSavingsThreshold=0,0.005,0.01,0.02\n      \
              one control at several values\n  \
              kerf simulate scenario.yaml --compare=all --seeds=5\n      \
-             how much of it is chance\n  \
+             how much of the result is chance\n  \
              kerf snapshot > cluster.json && kerf simulate cluster.json --compare=all\n      \
              your cluster, as it is and under every policy",
         )
@@ -65,7 +66,7 @@ pub(super) fn command() -> clap::Command {
                 .long("policy")
                 .value_name("NAME")
                 .help(format!(
-                    "The policy to run; with --sweep the one to start from [default: {}]",
+                    "The policy to run; --sweep starts from it [default: {}]",
                     kerf_simulation::DEFAULTS
                 )),
         )
@@ -89,7 +90,7 @@ pub(super) fn command() -> clap::Command {
                 .long("seed")
                 .value_name("NUMBER")
                 .value_parser(whole_number)
-                .help("Where chance comes from [default: the scenario's]"),
+                .help("Seed of the random numbers [default: the scenario's]"),
         )
         .arg(
             Arg::new("seeds")
@@ -103,7 +104,7 @@ pub(super) fn command() -> clap::Command {
             Arg::new("length")
                 .long("length")
                 .value_name("DURATION")
-                .help("How long the cluster lives, such as 72h [default: the scenario's]"),
+                .help("How much time to simulate, such as 72h [default: the scenario's]"),
         )
         .arg(
             Arg::new("instance-types-file-path")
@@ -118,7 +119,7 @@ pub(super) fn command() -> clap::Command {
                 .long("html")
                 .value_name("PATH")
                 .value_parser(value_parser!(PathBuf))
-                .help("Write a report with plots here as well; it needs nothing but a browser"),
+                .help("Also write a report with plots to this file; it needs nothing but a browser"),
         )
 }
 

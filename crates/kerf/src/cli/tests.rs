@@ -258,7 +258,7 @@ fn wrong_values_are_refused_in_one_sentence() {
         (
             "cpu-requests",
             "100m",
-            "expected a whole number of millicores, where 0 or less is taken for 1000",
+            "expected a whole number of millicores, where 0 or less means 1000",
         ),
         ("memory-limit", "1Gi", "expected a whole number of bytes"),
         (

@@ -21,7 +21,7 @@ use crate::{
     schema,
 };
 
-/// What was asked for. It cannot be changed once it is written.
+/// The node that is requested. It cannot be changed once it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "karpenter.sh",
@@ -29,7 +29,7 @@ use crate::{
     kind = "NodeClaim",
     plural = "nodeclaims",
     category = "karpenter",
-    doc = "NodeClaim is one node: what was asked of the provider, and what came of it.",
+    doc = "NodeClaim is one node: the request to the provider, and its result.",
     status = "NodeClaimStatus",
     derive = "PartialEq",
     derive = "Default",
@@ -88,7 +88,7 @@ pub struct NodeClaimSpec {
     #[schemars(schema_with = "schema::taints")]
     pub taints: Option<Vec<Taint>>,
 
-    /// Taints that the node starts with and that something else removes soon.
+    /// Taints that the node starts with and that another component removes soon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::taints")]
     pub startup_taints: Option<Vec<Taint>>,
@@ -106,8 +106,8 @@ pub struct NodeClaimSpec {
     pub node_class_ref: NodeClassReference,
 
     /// Longest time that the node may take to drain, counted from its deletion. When it runs out,
-    /// the pods that are left are deleted whatever protects them. Without it a drain waits for as
-    /// long as it takes.
+    /// the remaining pods are deleted, whatever protects them. Without it the time of a drain is not
+    /// limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::DURATION))]
     pub termination_grace_period: Option<GoDuration>,
@@ -121,7 +121,7 @@ pub struct NodeClaimSpec {
 /// Resources that a node must have room for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceRequirements {
-    /// Sum of what the pods for this node request, DaemonSet pods included.
+    /// Sum of the requests of the pods for this node, DaemonSet pods included.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub requests: BTreeMap<String, Quantity>,
@@ -133,7 +133,7 @@ impl ResourceRequirements {
     }
 }
 
-/// What came of the request.
+/// The result of the request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaimStatus {
@@ -159,12 +159,12 @@ pub struct NodeClaimStatus {
     #[schemars(schema_with = "schema::quantities")]
     pub allocatable: BTreeMap<String, Quantity>,
 
-    /// When a pod last came to the node or went from it; consolidateAfter counts from here.
+    /// When a pod last came to the node or left it; consolidateAfter counts from this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_pod_event_time: Option<Time>,
 
-    /// How far the node has come, and what is in its way.
+    /// State of the node's launch, registration and initialization, and of its disruption.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::node_claim_conditions")]
     pub conditions: Vec<Condition>,

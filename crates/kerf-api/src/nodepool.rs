@@ -17,8 +17,8 @@ use crate::{
     schema,
 };
 
-/// What the nodes of this pool look like, and how the pool grows, shrinks and renews itself. Nodes
-/// are launched for pods that find no place, or, with `replicas`, in a fixed number.
+/// Shape of the nodes of this pool, and how the pool launches, replaces and removes nodes. Nodes
+/// are launched for pods that have no place, or, with `replicas`, in a fixed number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "karpenter.sh",
@@ -64,7 +64,7 @@ use crate::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolSpec {
-    /// Shape of the nodes. What is launched is usually narrower than this: it also has to suit the
+    /// Shape of the nodes. A NodeClaim is usually narrower than this: it also has to suit the
     /// pods that it is launched for.
     pub template: NodeClaimTemplate,
 
@@ -85,11 +85,11 @@ pub struct NodePoolSpec {
     #[schemars(range(min = 1, max = 100))]
     pub weight: Option<i32>,
 
-    /// Number of nodes that the pool keeps, whether pods need them or not. A pool that has it is
+    /// Number of nodes that the pool keeps, whether pods need them or not. A pool with this field is
     /// static: its nodes are never consolidated, so consolidationPolicy, consolidateAfter and all
-    /// other consolidation settings have no effect; weight cannot be set, and of the limits only
-    /// nodes. It can be changed (also by kubectl scale), but neither added to nor removed from an
-    /// existing pool. Alpha.
+    /// other consolidation settings have no effect. Weight cannot be set, and of the limits only
+    /// nodes. The number can be changed (also by kubectl scale). The field cannot be added to an
+    /// existing pool or removed from it. Alpha.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i64>,
@@ -138,7 +138,7 @@ pub struct NodeClaimTemplateSpec {
     #[schemars(schema_with = "schema::taints")]
     pub taints: Option<Vec<Taint>>,
 
-    /// Taints that the nodes start with and that something else, typically a DaemonSet, removes
+    /// Taints that the nodes start with and that another component, typically a DaemonSet, removes
     /// soon. Pods need not tolerate them for a node to be launched, but the node counts as
     /// initialized only when they are gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,11 +159,11 @@ pub struct NodeClaimTemplateSpec {
     pub node_class_ref: NodeClassReference,
 
     /// Longest time that a node may take to drain, counted from its deletion. When it runs out, the
-    /// pods that are left are deleted whatever their disruption budgets, their
-    /// karpenter.sh/do-not-disrupt annotation or their own grace period say; a pod is deleted early
+    /// remaining pods are deleted, whatever their disruption budgets, their
+    /// karpenter.sh/do-not-disrupt annotation or their own grace period. A pod is deleted early
     /// enough to have its own grace period within this time. Nodes of a pool with this setting may
-    /// also be replaced because of drift while such pods block eviction. Without it a drain waits
-    /// for as long as it takes.
+    /// also be replaced because of drift while such pods block eviction. Without it the time of a
+    /// drain is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::DURATION))]
     pub termination_grace_period: Option<GoDuration>,
@@ -174,7 +174,7 @@ pub struct NodeClaimTemplateSpec {
     pub expire_after: DurationOrNever,
 }
 
-/// The largest `consolidationSavingsThreshold`. No node costs as much per hour, so that more than this says nothing more.
+/// The largest `consolidationSavingsThreshold`. No node costs as much per hour, so a larger value would have no other effect.
 pub const MAX_SAVINGS_THRESHOLD: u32 = 100_000;
 
 /// When and how fast nodes of a pool may be removed or replaced.
@@ -182,51 +182,50 @@ pub const MAX_SAVINGS_THRESHOLD: u32 = 100_000;
 #[x_kube(crates(kube_core = "::kube_core"))]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
-    /// How long a node must have been left alone (no pod came or went) before it may be
-    /// consolidated, or Never. Static pools ignore it.
+    /// Time without a pod that came or went after which a node may be consolidated, or Never.
+    /// Static pools ignore it.
     #[serde(default = "at_once")]
     #[schemars(regex(pattern = schema::DURATION_OR_NEVER))]
     pub consolidate_after: DurationOrNever,
 
-    /// Which nodes consolidation may remove. WhenEmpty: those without pods that would have to move.
-    /// WhenEmptyOrUnderutilized: also those whose pods fit elsewhere, or on something cheaper.
-    /// Balanced: the latter, if what is saved outweighs the pods that are disturbed for it. Static
-    /// pools ignore it.
+    /// Which nodes consolidation may remove. WhenEmpty: nodes without pods that would have to move.
+    /// WhenEmptyOrUnderutilized: also nodes whose pods fit on other nodes, or on a cheaper node.
+    /// Balanced: as WhenEmptyOrUnderutilized, if the savings outweigh the disruption of pods.
+    /// Static pools ignore it.
     #[serde(default)]
     pub consolidation_policy: ConsolidationPolicy,
 
-    /// How many nodes of the pool may be disrupted at a time. Of several budgets that are active
-    /// the strictest counts.
+    /// How many nodes of the pool may be disrupted at a time. The strictest active budget counts.
     #[serde(default = "ten_percent")]
     #[schemars(schema_with = "schema::budgets")]
     pub budgets: Vec<Budget>,
 
     /// Consolidation leaves a node with pods alone while the average of its requested share of CPU
-    /// and of memory is above this (0 to 1); 1 switches the check off. Nodes that are drifted or in
-    /// the last tenth of their lifetime are not protected by it. Default: the operator's
+    /// and of memory is above this (0 to 1). 1 switches the check off. It does not protect nodes that
+    /// are drifted or in the last tenth of their lifetime. Default: the operator's
     /// --scaledown-utilization-threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub consolidation_utilization_threshold: Option<f64>,
 
-    /// A consolidation may replace nodes only by one that costs less than this part (0 to 1) of
-    /// what they cost: 0.8 wants to save more than a fifth, 1 anything at all, and with 0 nothing
-    /// is replaced. Removals without a replacement are not affected. Default: the operator's
-    /// --consolidation-price-improvement-factor.
+    /// The replacement of a consolidation has to cost less than this share (0 to 1) of the price of
+    /// the nodes that it replaces. With 0.8 it has to save more than a fifth, with 1 anything at all,
+    /// and with 0 nothing is replaced. Removals without a replacement are not affected. Default: the
+    /// operator's --consolidation-price-improvement-factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
     pub consolidation_price_improvement_factor: Option<f64>,
 
-    /// Alpha: the field may change or go in any release. What a consolidation must save per hour (in
-    /// the unit of the provider's prices, at most 100000) for each unit of disruption cost, which is
-    /// about one pod; 0 switches the check off. Default: the operator's
+    /// Alpha: the field may change or be removed in any release. Amount that a consolidation must save
+    /// per hour (in the unit of the provider's prices, at most 100000) for each unit of disruption
+    /// cost. A unit is about one pod. 0 switches the check off. Default: the operator's
     /// --consolidation-savings-threshold, or 0 with the policy Balanced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = MAX_SAVINGS_THRESHOLD))]
     pub consolidation_savings_threshold: Option<f64>,
 
-    /// For this long after a pod has come or gone, consolidation neither removes a node nor moves
-    /// pods to it. Empty nodes are removed all the same. Never switches it off. Default: the
+    /// For this time after a pod came or went, consolidation does not remove a node and moves no
+    /// pods to it. Empty nodes are removed all the same. Never switches the control off. Default: the
     /// operator's --consolidation-grace-period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::DURATION_OR_NEVER))]

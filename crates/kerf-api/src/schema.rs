@@ -47,7 +47,7 @@ pub(crate) fn taints(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-type": "atomic",
         "items": {
             "type": "object",
-            "description": "A mark on the node that keeps pods away which do not tolerate it.",
+            "description": "A mark on the node. Pods that do not tolerate it are not placed there.",
             "required": ["effect", "key"],
             "properties": {
                 "key": {
@@ -62,7 +62,7 @@ pub(crate) fn taints(_: &mut SchemaGenerator) -> Schema {
                     "pattern": QUALIFIED_NAME,
                 },
                 "effect": {
-                    "description": "What happens to pods that do not tolerate the taint: NoSchedule keeps new ones away, PreferNoSchedule does so while there is room elsewhere, NoExecute also evicts those that run.",
+                    "description": "What happens to pods that do not tolerate the taint: NoSchedule keeps new pods away, PreferNoSchedule does so while there is room elsewhere, NoExecute also evicts running pods.",
                     "type": "string",
                     "enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"],
                 },
@@ -278,7 +278,7 @@ pub fn plain_conditions(_: &mut SchemaGenerator) -> Schema {
                     "format": "date-time",
                 },
                 "observedGeneration": {
-                    "description": "The metadata.generation of the object that this was found for; if the object has a newer one, this is out of date.",
+                    "description": "The metadata.generation of the object that this condition describes. If the object has a newer generation, the condition is out of date.",
                     "type": "integer",
                     "format": "int64",
                     "minimum": 0,

@@ -32,36 +32,36 @@ pub(crate) enum Command {
     /// Kill the leader or the standby again and again while workloads scale and nodes drift
     ///
     /// Two replicas run. Deployments scale up and down, the pool's template changes, and at random moments a replica gets
-    /// SIGKILL and is started again. Never may a claim have two instances, a pool exceed its limit, a disruption budget or a
-    /// `PodDisruptionBudget` be overdrawn, or a replica write while another holds the lease. At the end every pod runs, and
-    /// claims and instances match one to one.
+    /// SIGKILL and is started again. No claim may have two instances. No pool may exceed its limit. No disruption budget or
+    /// `PodDisruptionBudget` may be violated. No replica may write while another holds the lease. At the end every pod runs,
+    /// and claims and instances match one to one.
     Kills(kills::Kills),
-    /// Pause the leader (SIGSTOP) until another has taken over, and let it go on
+    /// Pause the leader (SIGSTOP) until another replica leads, and then continue it (SIGCONT)
     ///
-    /// The audit log says whether a replica wrote anything after another had taken the lease.
+    /// The audit log shows whether a replica wrote anything after another had taken the lease.
     Pauses(pauses::Pauses),
     /// Let the connections to the API server hang without closing them
     ///
-    /// A proxy on loopback stops to forward and keeps the connections open, as a firewall that forgot them would. Measured:
-    /// how long a new pod is not seen, whether readiness says so, and how long SIGTERM takes.
+    /// A proxy on loopback stops forwarding and keeps the connections open, as a firewall that forgot them would. Measured:
+    /// how long a new pod is not seen, whether `/readyz` fails meanwhile, and how long SIGTERM takes.
     Hangs(hangs::Hangs),
-    /// Give the operator objects and requests that nobody should have to expect
+    /// Give the operator hostile objects and requests
     ///
-    /// Absurd amounts, times that no library holds, hundreds of affinity terms, definitions that go, claims that lie, requests
-    /// that never end. After each an ordinary pod has to get a node, the operator has to start again, and nothing may be
-    /// deleted that was not asked to go.
+    /// Absurd amounts, times that no library can hold, hundreds of affinity terms, CRDs that are deleted, claims with false
+    /// statuses, requests that never end. After each, an ordinary pod has to get a node, the operator has to start again, and
+    /// nothing may be deleted without a request.
     Hostile(hostile::Hostile),
 }
 
 #[derive(Args)]
 pub(crate) struct Common {
-    /// What happens when follows from this number
+    /// Seed of the order and times of the faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The binary to attack; built from these sources if not given
     #[arg(long, value_name = "PATH")]
     kerf: Option<PathBuf>,
-    /// Give up after so many minutes
+    /// Give up after this many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     within: u64,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]

@@ -16,9 +16,9 @@ pub(crate) enum Command {
     /// Karpenter's controller is built with Go from the module registry, which takes minutes the first time. Each side works on a
     /// control plane of its own. A difference that xtask/aws-compare/differences.yaml does not list fails the command.
     Compare(compare::Comparing),
-    /// Write the built-in facts about EC2 anew: instance types, zones, prices
+    /// Write the built-in facts about EC2 again: instance types, zones, prices
     Data(data::Sources),
-    /// Call moto, a simulation of AWS that others wrote, on loopback: launch, list, terminate, read a queue
+    /// Call moto, a simulation of AWS by another project, on loopback: launch, list, terminate, read a queue
     Moto,
 }
 

@@ -12,11 +12,11 @@ use serde_json::json;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Build etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kwok and kubectl with Go,
-    /// unless that has been done
+    /// unless they are built already
     Build,
     /// Start a cluster that keeps running until `down`
     Up(Name),
-    /// Stop a cluster and delete all that is in it
+    /// Stop a cluster and delete its data
     Down(Name),
     /// List the clusters that are running
     Status {

@@ -29,20 +29,20 @@ enum Command {
     ControlPlane(control_plane::Command),
     /// Check everything: format, lints, unit tests, tests against a real control plane
     Test(test::Testing),
-    /// See the operator at work on a real control plane; nothing is left afterwards
+    /// Show the operator at work on a real control plane, and stop everything afterwards
     Try,
-    /// Do to the operator what goes wrong in production, and count what it must never do
+    /// Cause failures of production, and count violations of what must always hold
     #[command(subcommand)]
     Attack(attack::Command),
-    /// What Kerf knows of AWS
+    /// Facts about AWS, and tests against simulations of it
     #[command(subcommand)]
     Aws(aws::Command),
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Write the generated files anew: the custom resource definitions of the chart, the types of AWS
+    /// Write the generated files again: the custom resource definitions of the chart, the types of AWS
     Generate {
-        /// Only say whether they are stale
+        /// Only check whether they are current
         #[arg(long)]
         check: bool,
     },

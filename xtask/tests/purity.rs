@@ -75,7 +75,7 @@ fn the_crates_that_decide_read_no_clock_and_no_environment() {
     }
     assert!(
         found.is_empty(),
-        "pure crates are told the time and the settings, they do not look:\n{}",
+        "pure crates get the time and the settings as arguments, they do not read them:\n{}",
         found.join("\n")
     );
 }

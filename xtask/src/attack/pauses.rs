@@ -40,7 +40,7 @@ struct Paused {
 
 impl Pauses {
     pub(super) async fn run(&self) -> Result<Report> {
-        ensure!(self.replicas >= 2, "somebody has to take over: at least two replicas");
+        ensure!(self.replicas >= 2, "another replica has to take over: give at least two");
         ensure!(self.shortest < self.longest, "the shortest pause is the longest one");
         let stage = Stage::start("pauses", &self.common).await?;
         let mut random = Random::new(self.common.seed);

@@ -49,7 +49,7 @@ impl Selection {
                 service.operations.extend(rest);
             } else {
                 let twice = service.shapes.insert((*first).to_owned(), rest).is_some();
-                ensure!(!twice, "{first} is there twice");
+                ensure!(!twice, "{first} is listed twice");
             }
         }
         Ok(selection)

@@ -21,16 +21,16 @@ const PERCENT: u32 = 10;
 
 #[derive(Args)]
 pub(crate) struct Testing {
-    /// Play the stories on a real control plane at a tenth of the speed, and nothing else
+    /// Only play the stories on a real control plane, at a tenth of the speed
     ///
     /// The stories and the control planes they start share a tenth of the CPUs: by a cgroup where one can be made, else by busy
-    /// processes beside them. Everything they wait for may take ten times as long.
+    /// processes beside them. Their time limits are ten times as long.
     #[arg(long)]
     pub(super) slow: bool,
     /// With --slow: only the stories with this in their name, such as `churn_controls::`
     #[arg(long, value_name = "PART", requires = "slow")]
     only: Option<String>,
-    /// With --slow: end what still runs after so many minutes
+    /// With --slow: stop the stories after this many minutes
     #[arg(long, value_name = "MINUTES", requires = "slow", default_value_t = 120)]
     within: u64,
 }

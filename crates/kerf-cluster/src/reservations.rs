@@ -1,10 +1,10 @@
 //! Room under a pool's limits for claims to come.
 //!
-//! Several controllers create claims, each from its own decision, and the watch tells of a new claim only after a while. So no
+//! Several controllers create claims, each from its own decision, and the watch reports a new claim only after a while. So no
 //! claim is created without a reservation. Its name counts as a node of the pool until the claim is in the index, where it
 //! counts by itself. Its amount, as much as the largest machine has that the claim may become, counts until the claim has its
-//! instance. Both live under one lock with everything else that counts, so that `limits` hold at every instant, whoever asks
-//! and however late the watch is.
+//! instance. Both live under one lock with everything else that counts, so that `limits` hold at every instant, whichever
+//! controller asks and however late the watch is.
 //!
 //! The name is chosen here and not by the API server, because a creation may lose its answer: only by its name can one find
 //! out later what became of it. A process that starts anew lists all claims before it creates any.
@@ -54,12 +54,12 @@ pub struct Wanted<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     #[error(
-        "NodePool {pool} has as many nodes as its limits.nodes allows; raise it, or wait until one is gone"
+        "NodePool {pool} has as many nodes as its limits.nodes allows; raise the limit, or wait until a node is gone"
     )]
     Nodes { pool: String },
     /// Not even a replacement comes that is smaller than what it replaces: it comes first.
     #[error(
-        "NodePool {pool} has {used} of resource {resource} and its limit is {limit}; raise it, or wait until a node is gone"
+        "NodePool {pool} has {used} of resource {resource} and its limit is {limit}; raise the limit, or wait until a node is gone"
     )]
     Over { pool: String, resource: String, used: Quantity, limit: Quantity },
     #[error(transparent)]
@@ -69,7 +69,7 @@ pub enum NoRoom {
 /// Others have taken the room, and some of them are still to come.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "NodePool {pool} keeps {kept} of resource {resource}, nodes to come may take {coming}, one more up to {wanted}, and its limit is {limit}; raise it, or wait until a node is gone"
+    "NodePool {pool} has {kept} of resource {resource}, nodes that are being launched may take {coming}, one more node up to {wanted}, and its limit is {limit}; raise the limit, or wait until a node is gone"
 )]
 pub struct Taken {
     pub pool: String,
@@ -385,20 +385,20 @@ mod tests {
             let reserved = reserve(&mut cluster, &json!({"cpu": limit}), types, replaces);
             assert_eq!(reserved.map(drop), expected.map_err(str::to_owned), "{limit} {replaces:?}");
         };
-        let end = "and its limit is 6; raise it, or wait until a node is gone";
+        let end = "and its limit is 6; raise the limit, or wait until a node is gone";
         let full = format!(
-            "NodePool p keeps 4 of resource cpu, nodes to come may take 2, one more up to 2, {end}"
+            "NodePool p has 4 of resource cpu, nodes that are being launched may take 2, one more node up to 2, {end}"
         );
         check("8", &["of-2"], &[], Ok(()));
         check("6", &["of-2"], &[], Err(&full));
         check("6", &["of-2"], &["a"], Ok(()));
         let larger = format!(
-            "NodePool p keeps 2 of resource cpu, nodes to come may take 2, one more up to 4, {end}"
+            "NodePool p has 2 of resource cpu, nodes that are being launched may take 2, one more node up to 4, {end}"
         );
         check("6", &["of-4"], &["a"], Err(&larger));
         check("6", &["of-4"], &["a", "b"], Ok(()));
         check("6", &["of-2"], &["leaving", "gone"], Err(&full));
-        let over = "NodePool p has 4 of resource cpu and its limit is 3; raise it, or wait until a node is gone";
+        let over = "NodePool p has 4 of resource cpu and its limit is 3; raise the limit, or wait until a node is gone";
         check("3", &["of-2"], &["a", "b"], Err(over));
     }
 

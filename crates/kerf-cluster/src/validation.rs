@@ -34,7 +34,7 @@ pub enum PodProblem {
     #[error("its node affinity: {0}")]
     NodeAffinity(InvalidRequirement),
     #[error(
-        "its node affinity has matchFields, and no field of a node is known before it is there"
+        "its node affinity has matchFields, and the fields of a node are unknown before the node exists"
     )]
     MatchFields,
     #[error(transparent)]
@@ -56,7 +56,7 @@ impl PodProblem {
 }
 
 impl InvalidPod {
-    /// Whether all there is to say is that the pod wants nothing from us: nobody needs to hear of it.
+    /// Whether the only reason is that the pod wants no node of a pool: that needs no event.
     pub fn wants_no_pool(&self) -> bool {
         self.problems == [PodProblem::ForbidsPools]
     }
@@ -187,7 +187,7 @@ mod tests {
             ("example.com/team", "a", None),
             ("kubernetes.io/anything", "a", None),
             ("plain", "", None),
-            // Nobody can choose the name of a node that is not there yet.
+            // The name of a node that does not exist yet cannot be chosen.
             ("kubernetes.io/hostname", "n", Some("NodeSelector")),
             ("karpenter.sh/anything", "a", Some("NodeSelector")),
             ("sub.karpenter.sh/anything", "a", Some("NodeSelector")),

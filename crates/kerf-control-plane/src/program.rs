@@ -86,7 +86,7 @@ impl Program {
             .map_err(|error| format!("{} does not run: {error}", binary.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let found = first_version(&text)
-            .ok_or_else(|| format!("{} does not tell its version", binary.display()))?;
+            .ok_or_else(|| format!("{} does not print its version", binary.display()))?;
         let needed = first_version(self.pinned())
             .ok_or_else(|| format!("go.mod does not pin {}", self.module()))?;
         if found < needed {

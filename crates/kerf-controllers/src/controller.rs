@@ -53,7 +53,7 @@ pub(crate) async fn periodically<E, F>(
 {
     loop {
         if let Err(error) = context.metrics.work.pass(name, pass()).await {
-            error!(controller = name, %error, "a pass failed");
+            error!(controller = name, %error, "a periodic task failed");
         }
         tokio::select! {
             biased;

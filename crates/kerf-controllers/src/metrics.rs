@@ -163,7 +163,7 @@ impl ControllerMetrics {
             );
             pools.register(
                 "replicas_actual",
-                "Nodes that a static NodePool has and that are here to stay (status.nodes)",
+                "Nodes of a static NodePool that are not being deleted (status.nodes)",
                 new.static_nodes.clone(),
             );
             pools.register(
@@ -238,7 +238,7 @@ impl ControllerMetrics {
         observe(&self.instance_termination, claim, since_asked);
     }
 
-    /// An instance was launched at a price that nobody knows.
+    /// An instance was launched at an unknown price.
     pub(crate) fn price_unknown(&self, claim: &NodeClaim) {
         let nodepool = label(claim, labels::NODE_POOL);
         self.cost_errors.get_or_create(&Pool { nodepool }).inc();

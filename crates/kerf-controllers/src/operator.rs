@@ -169,14 +169,14 @@ pub async fn run(
     start_watches(&mut parts, &context, &following);
 
     parts.until(stop.clone(), context.index.listed()).await?;
-    // First true, then told: whoever reads the line may ask at once.
+    // First ready, then the line: a reader of the line may probe at once.
     operator.ready.send_replace(true);
     info!("caches are synced");
     parts.until(stop.clone(), elected).await?;
     if !stop.is_cancelled() {
         if let Err(error) = context.provider.lead(&*context).await {
             // What it leaves behind is found by the controllers, later.
-            warn!(%error, "the provider cannot take up what the last leader left");
+            warn!(%error, "the provider cannot resume the work of the last leader");
         }
         info!("starting controllers");
         // What is there already is no transition.
@@ -261,7 +261,7 @@ async fn look_again(
     }
 }
 
-/// The tasks of the operator. One that ends before it is told to takes the others with it: half an operator is worse
+/// The tasks of the operator. One that ends early ends the others with it: half an operator is worse
 /// than none, which is restarted.
 struct Parts {
     tasks: JoinSet<&'static str>,
@@ -300,7 +300,7 @@ impl Parts {
     async fn join(&mut self) {
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, ended).await.is_err() {
-            warn!(parts = self.tasks.len(), "cutting off what has not ended within {GRACE:?}");
+            warn!(parts = self.tasks.len(), "stopping tasks that have not ended within {GRACE:?}");
             self.tasks.shutdown().await;
         }
     }
@@ -315,7 +315,7 @@ fn report(recorder: Recorder) -> Report {
             name = unreadable.name,
             field = unreadable.field,
             reason = unreadable.reason,
-            "cannot read an object; it and what depends on it are left alone until the field is changed"
+            "cannot read an object; Kerf leaves it and what depends on it alone until the field is changed"
         );
         let Some(about) = about else { return };
         let message = format!(

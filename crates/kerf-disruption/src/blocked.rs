@@ -97,7 +97,7 @@ pub enum Blocked {
     // Of the price.
     NotCheaper {
         price: Price,
-        /// `None`: nobody knows, or nobody looked after it was clear that it is not less.
+        /// `None`: unknown, or not computed because it was already clear that it is not less.
         cheapest: Option<Price>,
     },
     PriceFactor {
@@ -285,7 +285,7 @@ impl fmt::Display for Blocked {
             ),
             Self::NotEmpty { pods } => write!(f, "it has {pods} pods that would have to move"),
             Self::NotDrifted => f.write_str("it is as its NodePool wants it"),
-            Self::Empty => f.write_str("it is empty, and removing it a matter of emptiness"),
+            Self::Empty => f.write_str("it is empty: emptiness removes it, not consolidation"),
             Self::InstanceTypeNotFound { name } => write!(f, "Instance Type \"{name}\" not found"),
             Self::NoCapacityType => write!(f, "Node does not have label \"{CAPACITY_TYPE}\""),
             Self::NoZone => write!(f, "Node does not have label \"{ZONE}\""),
@@ -361,10 +361,10 @@ impl fmt::Display for Blocked {
             Self::ValidationBudget => {
                 f.write_str("a node has been nominated, or budgets no longer allow it")
             }
-            Self::ValidationSchedule => f.write_str("its pods would no longer go where they were to go"),
+            Self::ValidationSchedule => f.write_str("its pods would no longer go where they were planned to go"),
             Self::PromisedSavingsLost { price, at_most } => write!(
                 f,
-                "the replacement costs {}, and the move is worth it up to {}",
+                "the replacement costs {} and may cost at most {}",
                 price.beside(*at_most),
                 at_most.beside(*price)
             ),

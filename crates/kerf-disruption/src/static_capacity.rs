@@ -90,12 +90,16 @@ impl Rank {
 pub enum Held {
     #[error("its NodePool is not ready")]
     NotReady,
-    #[error("its NodePool has {active} nodes and keeps {replicas}: first the others go")]
+    #[error(
+        "its NodePool has {active} nodes and keeps {replicas}: surplus nodes are removed first"
+    )]
     ShrinksFirst { active: u64, replicas: u64 },
-    #[error("its NodePool has {active} nodes and keeps {replicas}: first the others come")]
+    #[error(
+        "its NodePool has {active} nodes and keeps {replicas}: missing nodes are launched first"
+    )]
     GrowsFirst { active: u64, replicas: u64 },
     #[error(
-        "its NodePool has {nodes} nodes, those on their way in and out included, and limits.nodes is {limit}"
+        "its NodePool has {nodes} nodes, including those that are being launched or deleted, and limits.nodes is {limit}"
     )]
     NoHeadroom { nodes: u64, limit: u64 },
 }

@@ -74,7 +74,7 @@ pub struct Pool {
 /// Why a pool launches no nodes for pods.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Idle {
-    #[error("it has replicas, and keeps that number of nodes whatever pods want")]
+    #[error("it has replicas, and keeps that number of nodes whatever pods need")]
     Static,
     #[error("it is being deleted")]
     Deleting,

@@ -68,10 +68,10 @@ pub enum VolumeError {
     NotBound { claim: String, volume: String },
     #[error("claim {claim} is bound to volume {volume}, which is being deleted")]
     VolumeDeleting { claim: String, volume: String },
-    #[error("claim {claim} has neither a volume nor a storage class that would make one")]
+    #[error("claim {claim} has neither a volume nor a storage class that would create one")]
     NoClass { claim: String },
     #[error(
-        "claim {claim} waits for its volume, which storage class {class} makes wherever it likes: the pod waits with it"
+        "claim {claim} is not bound yet: storage class {class} creates its volume before the pod is scheduled, so the pod waits for it"
     )]
     AwaitsVolume { claim: String, class: String },
 }

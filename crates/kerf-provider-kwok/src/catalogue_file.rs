@@ -37,7 +37,7 @@ pub enum CatalogueError {
     NotAList,
     #[error("it has no instance types")]
     Empty,
-    #[error("instance type {name} is there twice")]
+    #[error("instance type {name} is listed twice")]
     Twice { name: String },
     #[error("{place}: {what} is missing")]
     Missing { place: String, what: &'static str },
@@ -46,7 +46,7 @@ pub enum CatalogueError {
     #[error("{place}: {message}")]
     Unreadable { place: String, message: String },
     #[error(
-        "{place}: the old form with capacityType and zone is not read any more; write \"Requirements\": [{{\"key\": \"karpenter.sh/capacity-type\", \"operator\": \"In\", \"values\": [\"spot\"]}}, {{\"key\": \"topology.kubernetes.io/zone\", \"operator\": \"In\", \"values\": [\"a\"]}}]"
+        "{place}: the old form with capacityType and zone is no longer supported; write \"Requirements\": [{{\"key\": \"karpenter.sh/capacity-type\", \"operator\": \"In\", \"values\": [\"spot\"]}}, {{\"key\": \"topology.kubernetes.io/zone\", \"operator\": \"In\", \"values\": [\"a\"]}}]"
     )]
     OldForm { place: String },
 }
@@ -400,7 +400,7 @@ mod tests {
         }]);
         let error = from_json(&old.to_string()).unwrap_err().to_string();
         assert!(
-            error.starts_with("instance type m5.large, offering 0: the old form with capacityType and zone is not read any more; write "),
+            error.starts_with("instance type m5.large, offering 0: the old form with capacityType and zone is no longer supported; write "),
             "{error}"
         );
     }
@@ -416,7 +416,7 @@ mod tests {
         let mut twice = catalogue();
         let first = twice[0].clone();
         twice.as_array_mut().unwrap().push(first);
-        check(&twice.to_string(), "instance type m5.large is there twice");
+        check(&twice.to_string(), "instance type m5.large is listed twice");
     }
 
     #[test]

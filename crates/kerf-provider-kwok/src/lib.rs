@@ -122,7 +122,7 @@ impl KwokProvider {
                     }
                     // It will time out; the others need not.
                     Err(error) => {
-                        warn!(claim = claim.name_any(), %error, "launch cannot be taken up again");
+                        warn!(claim = claim.name_any(), %error, "cannot resume a launch");
                     }
                 }
             }

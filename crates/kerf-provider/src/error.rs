@@ -28,11 +28,11 @@ pub enum ProviderError {
     // The time is left out: conditions hold this text, and it would be another one at each look.
     #[error("the cloud limits the rate of calls, {message}")]
     Throttled { retry_after: Duration, message: String },
-    /// Somebody has to allow the action first.
+    /// The action has to be allowed first, by a policy of the cloud.
     #[error("not allowed to call {action}, {message}")]
     Unauthorized { action: String, message: String },
     /// The cloud was not asked, because this process may not change anything now.
-    #[error("not asking the cloud, {0}")]
+    #[error("the call to the cloud was not sent, {0}")]
     NotLeading(String),
     /// Anything else.
     #[error("{0}")]

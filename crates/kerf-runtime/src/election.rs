@@ -1,6 +1,6 @@
 //! Leader election: of several operators one acts, the others stand by.
 //!
-//! A `Lease` object is the lock. Its holder renews it; whoever sees it unchanged for as long as the
+//! A `Lease` object is the lock. Its holder renews it; a replica that sees it unchanged for as long as the
 //! holder promised may take it. The rules and times are client-go's, so that a Kerf and a Karpenter that
 //! share a lease name exclude each other.
 //!
@@ -222,14 +222,14 @@ impl Election {
             Ok(true) => info!(lease = self.name, "released the lease"),
             Ok(false) => {}
             Err(error) => {
-                warn!(lease = self.name, %error, "could not release the lease; others wait until it runs out");
+                warn!(lease = self.name, %error, "could not release the lease; other replicas wait until it runs out");
             }
         }
     }
 
     async fn renew(&mut self) -> Result<(), Lost> {
         // Counted from when the last successful renewal was *sent*: an answer may take long, and the
-        // others' patience starts when the server has written, not when we hear of it.
+        // the patience of other replicas starts when the server has written, not when its answer arrives here.
         let sent = self.observed.as_ref().map_or_else(Instant::now, |observed| observed.at);
         let deadline = sent + self.timing.renew_deadline;
         loop {
@@ -255,7 +255,7 @@ impl Election {
             && self.is_ours(&observed.lease)
             && !observed.expired()
         {
-            // Nobody may have written since our last renewal: no need to read first.
+            // No other replica may have written since our last renewal: no need to read first.
             let next = self.renewed(&observed.lease);
             match self.renew_with(next).await {
                 Ok(()) => return Ok(Attempt::Held),
@@ -315,7 +315,7 @@ impl Election {
     }
 
     /// The lease is ours for its duration from when we asked for it: the others' patience starts when the server has
-    /// written, not when we hear of it.
+    /// written, not when its answer arrives here.
     fn granted(&mut self, lease: Lease, sent: Sent) {
         self.fence.extend(sent.uptime, self.timing.lease);
         self.observed = Some(Observed { lease, at: sent.at });
@@ -376,7 +376,7 @@ impl Election {
 struct Changes(Option<BoxStream<'static, kube::Result<WatchEvent<Lease>>>>);
 
 impl Changes {
-    /// Waits until nobody holds the lease any more; for ever if that cannot be followed.
+    /// Waits until no replica holds the lease any more; for ever if that cannot be followed.
     async fn freed(&mut self, leases: &Api<Lease>, name: &str, since: Option<&str>) {
         let Some(since) = since else { return pending().await };
         if self.0.is_none() {

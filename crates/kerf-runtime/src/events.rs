@@ -35,7 +35,7 @@ const REPEAT_AFTER: Duration = Duration::from_mins(2);
 /// Events are commentary. They get a part of the requests that the API server takes from us, and the work gets the rest.
 const PACE: Bucket = Bucket { per_second: 50, burst: 100 };
 
-/// One line tells of all events that had to be dropped in this time. A reconcile never waits for its own commentary.
+/// One line reports all events that had to be dropped in this time. A reconcile never waits for its own commentary.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
 
 /// How many of the notices that are of little use by the thousand get through.
@@ -65,7 +65,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// A notice that is told once in two minutes per object.
+    /// A notice that becomes an event once in two minutes per object.
     pub fn about<K>(
         object: &K,
         severity: Severity,
@@ -287,7 +287,7 @@ async fn send(client: &Client, sending: Sending, stop: &CancellationToken) -> Op
             Ok(taken) => return Some(taken),
             Err(error) => error,
         };
-        debug!(%error, reason = event.reason, tries, "event was not taken");
+        debug!(%error, reason = event.reason, tries, "the API server did not accept an event");
         if tries == TRIES || is_refused(&error) || stop.is_cancelled() {
             break;
         }

@@ -40,7 +40,7 @@ pub enum MarketError {
     #[error("cannot use the scenario's instanceTypes: {0}")]
     List(#[from] CatalogueError),
     #[error(
-        "prices[{index}] of the scenario concerns nothing that is for sale: check its types, zones and capacityType"
+        "prices[{index}] of the scenario matches no offering: check its types, zones and capacityType"
     )]
     Nothing { index: usize },
 }
@@ -278,7 +278,7 @@ mod tests {
             "length: 1h\npools: [{name: p}]\nworkloads: []\nprices: [{types: [m99*], steps: []}]\n";
         let scenario = Scenario::from_yaml(yaml, "x.yaml").unwrap();
         let told = Market::open(&scenario, Random::seeded(3)).unwrap_err().to_string();
-        assert!(told.starts_with("prices[0] of the scenario concerns nothing"), "{told}");
+        assert!(told.starts_with("prices[0] of the scenario matches no offering"), "{told}");
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub enum PlayError {
     Policy { policy: String, source: PolicyError },
     #[error(
         "node {node} is a {capacity_type} {instance_type} in {zone}, which is not among the instance types; \
-         say what yours are called and cost with --instance-types-file-path"
+         give your instance types and prices with --instance-types-file-path"
     )]
     UnknownInstanceType { node: String, instance_type: String, zone: String, capacity_type: String },
     #[error("there are not {seeds} seeds from {first} on; give a smaller --seed, or fewer --seeds")]

@@ -115,12 +115,12 @@ impl Policy {
         };
         let plain = "WhenEmptyOrUnderutilized";
         vec![
-            with(BASELINE, "empty nodes are removed, and nothing else", &[], "WhenEmpty"),
+            with(BASELINE, "only empty nodes are removed", &[], "WhenEmpty"),
             with("parity", "WhenEmptyOrUnderutilized as Karpenter has it", &[], plain),
             with("balanced", "Karpenter's Balanced policy", &[], "Balanced"),
             with(
                 "utilization-threshold",
-                "parity, but nodes that are more than 75% used stay",
+                "parity, but nodes with a utilization above 75% stay",
                 &[(UTILIZATION, json!(0.75))],
                 plain,
             ),
@@ -132,13 +132,13 @@ impl Policy {
             ),
             with(
                 "savings-threshold",
-                "parity, but a move has to save 0.01 per hour and pod",
+                "parity, but a consolidation has to save 0.01 per hour and pod",
                 &[(SAVINGS, json!(0.01))],
                 plain,
             ),
             with(
                 "grace-period",
-                "parity, but nodes rest for 30m after a pod came or went",
+                "parity, but nodes are left alone for 30m after a pod came or went",
                 &[(GRACE, json!("30m"))],
                 plain,
             ),
@@ -161,7 +161,7 @@ impl Policy {
             ),
             Self {
                 name: AS_IS.to_owned(),
-                description: "what the pools themselves say".to_owned(),
+                description: "the settings of the pools, unchanged".to_owned(),
                 ..Self::default()
             },
         ]

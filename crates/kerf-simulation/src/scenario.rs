@@ -239,13 +239,13 @@ impl Scenario {
 
     fn check(&self) -> Result<(), Wrong> {
         if self.length.as_duration().is_zero() {
-            return Err(Wrong::new("length", "nothing happens in no time; write for instance 24h"));
+            return Err(Wrong::new("length", "the length is zero; write for instance 24h"));
         }
         if self.pools.is_empty() {
-            return Err(Wrong::new("pools", "nodes come from pools; write at least one"));
+            return Err(Wrong::new("pools", "there is no pool; write at least one"));
         }
         if self.instance_types_file.is_some() && !self.instance_types.is_empty() {
-            let problem = "instance types come from the file or from the list; remove one of them";
+            let problem = "both a file and a list of instance types are given; remove one of them";
             return Err(Wrong::new("instanceTypes", problem));
         }
         unique("pools", self.pools.iter().map(|pool| &pool.name))?;
@@ -341,7 +341,7 @@ impl InstanceTypeEntry {
     fn check(&self) -> Result<(), Wrong> {
         for (field, price) in [("price", Some(self.price)), ("spotPrice", self.spot_price)] {
             if price.is_some_and(|price| !(price > 0.0 && price < 1e6)) {
-                let problem = "a machine costs something; write dollars per hour, such as 0.0864";
+                let problem = "write dollars per hour above 0, such as 0.0864";
                 return Err(Wrong::new(field, problem));
             }
         }
@@ -349,11 +349,11 @@ impl InstanceTypeEntry {
             let amount = amount.parse::<Quantity>();
             let amount = amount.map_err(|error| Wrong::new(field, error.to_string()))?;
             if amount <= Quantity::ZERO {
-                return Err(Wrong::new(field, "a machine has some; write an amount above 0"));
+                return Err(Wrong::new(field, "write an amount above 0"));
             }
         }
         if self.zones.is_empty() {
-            let problem = "it can be had nowhere; name a zone, or leave the field out";
+            let problem = "the list of zones is empty; name a zone, or leave the field out";
             return Err(Wrong::new("zones", problem));
         }
         Ok(())
@@ -368,7 +368,7 @@ impl PriceMovement {
             }
         }
         if !self.steps.is_sorted_by_key(|step| step.at.as_duration()) {
-            return Err(Wrong::new("steps", "they are not in the order of time"));
+            return Err(Wrong::new("steps", "they are not in chronological order"));
         }
         if let Some(wander) = &self.wander {
             if !(wander.percent > 0.0 && wander.percent < 100.0) {
@@ -418,7 +418,7 @@ fn unique<'a>(field: &str, names: impl Iterator<Item = &'a String>) -> Result<()
             return Err(Wrong::new(field, "one of them has no name"));
         }
         if !seen.insert(name) {
-            return Err(Wrong::new(field, format!("the name {name} is there twice")));
+            return Err(Wrong::new(field, format!("the name {name} is listed twice")));
         }
     }
     Ok(())
@@ -511,13 +511,13 @@ mod tests {
                 &web("cron: {schedule: '0 * * * *', runsFor: 1m, pods: 2000000000}"),
                 "at workloads[0].cron.pods: a simulation has at most",
             ),
-            ("length: 1h\npools: []\nworkloads: []\n", "at pools: nodes come from pools"),
+            ("length: 1h\npools: []\nworkloads: []\n", "at pools: there is no pool"),
             (
                 &format!("{SMALL}workloads: []\nwrkloads: []\n"),
                 "at wrkloads: unknown field `wrkloads`",
             ),
             (&web("replicas: 1, replica: 2"), "at workloads[0].replica: unknown field `replica`"),
-            (&web("pod: {cpu: 1}"), "at workloads[0].replicas: how many are there?"),
+            (&web("pod: {cpu: 1}"), "at workloads[0].replicas: the number of pods is missing"),
             (&web("replicas: 1, daily: {low: 1, high: 2}"), "at workloads[0].replicas: "),
             (&web("daily: {low: 3, high: 2}"), "at workloads[0].daily: low is above high"),
             (&web("replicas: 1, pod: {cpu: lots}"), "at workloads[0].pod.cpu: \"lots\""),
@@ -531,11 +531,11 @@ mod tests {
             ),
             (
                 &web("cron: {schedule: '0 0 31 2 *', runsFor: 1m}"),
-                "at workloads[0].cron.schedule: \"0 0 31 2 *\" never comes up",
+                "at workloads[0].cron.schedule: \"0 0 31 2 *\" never occurs",
             ),
             (
                 &types("{name: a, cpu: 1, memory: 1Gi, price: -0.1}"),
-                "at instanceTypes[0].price: a machine costs something; write dollars per hour",
+                "at instanceTypes[0].price: write dollars per hour above 0",
             ),
             (
                 &types("{name: a, cpu: 1, memory: 1Gi, price: 0.1, spotPrice: 0}"),
@@ -545,13 +545,13 @@ mod tests {
             (&types("{name: a, cpu: 1, memory: much, price: 1}"), "at instanceTypes[0].memory: "),
             (
                 &types("{name: a, cpu: 1, memory: 1Gi, price: 1, zones: []}"),
-                "at instanceTypes[0].zones: it can be had nowhere",
+                "at instanceTypes[0].zones: the list of zones is empty",
             ),
             (
                 &format!(
                     "{SMALL}workloads: [{{name: a, replicas: 1}}, {{name: a, replicas: 1}}]\n"
                 ),
-                "at workloads: the name a is there twice",
+                "at workloads: the name a is listed twice",
             ),
             (
                 &format!(
@@ -563,7 +563,7 @@ mod tests {
                 &format!(
                     "{SMALL}workloads: []\nprices: [{{steps: [{{at: 2h, factor: 2}}, {{at: 1h, factor: 3}}]}}]\n"
                 ),
-                "at prices[0].steps: they are not in the order of time",
+                "at prices[0].steps: they are not in chronological order",
             ),
         ] {
             let told = refusal(text);

@@ -230,8 +230,8 @@ fn a_node_of_an_unknown_type_is_refused_by_name() {
     let told = run(&scenario, &policy(DEFAULTS), || {}).unwrap_err().to_string();
     assert_eq!(
         told,
-        "node n is a spot m5.large in us-east-1a, which is not among the instance types; say what yours are called and \
-         cost with --instance-types-file-path"
+        "node n is a spot m5.large in us-east-1a, which is not among the instance types; give your instance types and \
+         prices with --instance-types-file-path"
     );
 }
 

@@ -48,7 +48,7 @@ pub(crate) enum PlanError {
     #[error("{0}")]
     Unreadable(#[from] Unreadable),
     #[error(
-        "there is neither a NodePool nor a Node among the objects, so that pods can go nowhere; \
+        "there is neither a NodePool nor a Node among the objects, so no pod can be placed; \
          add a NodePool, for instance with -f nodepool.yaml"
     )]
     NowhereToGo,
@@ -210,7 +210,7 @@ fn types_of(
 pub(crate) fn notes(seen: &Offline, left_out: &[InvalidPod]) -> Vec<String> {
     let (loaded, mut notes) = (&seen.loaded, Vec::new());
     if loaded.cluster.pools().values().next().is_none() {
-        notes.push("there is no NodePool, so that nothing can be launched".to_owned());
+        notes.push("there is no NodePool, so nothing can be launched".to_owned());
     }
     for workload in &loaded.expanded {
         let (kind, name, pods) = (workload.kind, &workload.workload, workload.pods);
@@ -219,8 +219,8 @@ pub(crate) fn notes(seen: &Offline, left_out: &[InvalidPod]) -> Vec<String> {
             format!("{kind} {name} has no pods yet and counts with the {counted} it asks for")
         } else {
             format!(
-                "{kind} {name} has no pods yet and asks for {}; it counts with {counted}, because at most {MOST_PODS} \
-                 pods are planned for that do not exist yet",
+                "{kind} {name} has no pods yet and asks for {}; it counts with {counted}, because a plan has at \
+                 most {MOST_PODS} pods that do not exist yet",
                 workload.asked
             )
         });
@@ -228,7 +228,7 @@ pub(crate) fn notes(seen: &Offline, left_out: &[InvalidPod]) -> Vec<String> {
     for claim in loaded.cluster.claims().values() {
         if claim.is_unlaunched() {
             notes.push(format!(
-                "NodeClaim {} has no instance yet, so that its size is unknown and the plan does without it",
+                "NodeClaim {} has no instance yet: its size is unknown, and the plan leaves it out",
                 claim.name_any()
             ));
         }
@@ -243,7 +243,7 @@ pub(crate) fn notes(seen: &Offline, left_out: &[InvalidPod]) -> Vec<String> {
     if !loaded.passed_over.is_empty() {
         let kinds = loaded.passed_over.iter().map(|(kind, count)| format!("{count} {kind}"));
         let kinds: Vec<_> = kinds.collect();
-        notes.push(format!("passed over, as plans do not depend on them: {}", kinds.join(", ")));
+        notes.push(format!("ignored, because plans do not depend on them: {}", kinds.join(", ")));
     }
     notes
 }

@@ -49,7 +49,7 @@ pub enum CatalogueError {
     Unreadable(#[from] serde_json::Error),
     #[error("its columns are {found:?}; this release reads {:?}", TypeFacts::COLUMNS)]
     OtherColumns { found: Vec<String> },
-    #[error("instance type {name} is there twice")]
+    #[error("instance type {name} is listed twice")]
     Twice { name: String },
 }
 

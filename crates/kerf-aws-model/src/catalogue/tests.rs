@@ -132,7 +132,7 @@ fn documents_that_cannot_be_used_are_refused() {
     };
     check("[]", "cannot be read");
     check(&with("[]", row), "its columns are []");
-    check(&with(&columns, &format!("{row},{row}")), "m5.large is there twice");
+    check(&with(&columns, &format!("{row},{row}")), "m5.large is listed twice");
     check(&with(&columns, &row.replace("os", "o!")), "'!' stands for no trait");
     check(&with(&columns, &row.replace("amd64", "mips")), "mips");
     check(r#"{"source":"","retrieved":"","typos":[]}"#, "typos");

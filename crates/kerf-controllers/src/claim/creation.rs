@@ -60,7 +60,7 @@ impl Permit<'_> {
         let created = context.create(&claim).await;
         self.fate = match &created {
             Ok(_) => Fate::Exists,
-            // Nobody else uses the name: a request that was sent twice on the way, and arrived twice.
+            // No other creation uses the name: the request was repeated on the way and arrived twice.
             Err(kube::Error::Api(status)) if status.code == 409 => Fate::Exists,
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Fate::Absent,
             Err(_) => Fate::Unknown,
@@ -82,7 +82,11 @@ impl Drop for Permit<'_> {
             // The index need not have it yet: see `Objects::anticipate`.
             Fate::Exists => self.context.unsettled.add(self.name.clone()),
             Fate::Unknown => {
-                warn!(claim = self.name, pool = self.pool, "creation of nodeclaim had no answer");
+                warn!(
+                    claim = self.name,
+                    pool = self.pool,
+                    "the creation of a nodeclaim was not answered"
+                );
                 self.context.unsettled.add_after(self.name.clone(), CERTAIN_AFTER);
             }
         }

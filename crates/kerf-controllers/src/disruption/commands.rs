@@ -53,7 +53,7 @@ pub(crate) enum Loss {
     TimedOut(Duration),
     #[error("its candidates could not be deleted within {0:?}")]
     Undeletable(Duration),
-    #[error("its replacement costs {} and was worth at most {}", price.beside(*at_most), at_most.beside(*price))]
+    #[error("its replacement costs {} and may cost at most {}", price.beside(*at_most), at_most.beside(*price))]
     PromisedSavingsLost { price: Price, at_most: Price },
 }
 
@@ -139,7 +139,7 @@ impl Underway {
 }
 
 impl Commands {
-    /// Takes a command in. Whoever carries it out is told by its name.
+    /// Adds a command. The execution queue refers to it by its name.
     pub(crate) fn insert(&self, command: Underway) {
         let mut state = self.state();
         let name = command.record.command.clone();

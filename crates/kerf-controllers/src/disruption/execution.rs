@@ -26,7 +26,7 @@ use crate::{
     metrics::Cause,
 };
 
-/// Claims tell when they change; this is for what nobody tells, the time.
+/// Changes of claims wake the execution. This is for what no event reports: the passing of time.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Brings each command under way to its end.
@@ -216,7 +216,7 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
     }
     let decision = if record.replacements == 0 { Decision::Delete } else { Decision::Replace };
     context.metrics.disruption.queue_failed(record.method, decision, unready);
-    warn!(command = record.command, reason = %loss, "command was taken back");
+    warn!(command = record.command, reason = %loss, "disruption command was rolled back");
     if let Loss::PromisedSavingsLost { price, at_most } = loss {
         let why = Blocked::PromisedSavingsLost { price: *price, at_most: *at_most };
         for name in &staying {
@@ -226,7 +226,7 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
     Ok(())
 }
 
-/// Writes on a candidate that replacing it failed, so that it is not tried again at once, whoever decides.
+/// Writes on a candidate that replacing it failed, so that no operator tries it again at once.
 async fn set_back(context: &Context, name: &str, method: Method, loss: &Loss) -> Result<()> {
     let claim = context.index.read().claims().named(name).cloned();
     let Some(claim) = claim else { return Ok(()) };
@@ -249,7 +249,7 @@ pub(super) async fn strike(context: &Context, claim: &NodeClaim) -> Result<()> {
 }
 
 async fn write(context: &Context, claim: &NodeClaim, changed: NodeClaim) -> Result<()> {
-    let what = || format!("writing what became of a command onto {}", claim.name_any());
+    let what = || format!("recording the result of a command on {}", claim.name_any());
     match context.write_claim(claim, changed, Lock::None, what).await {
         Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(()),
         written => written.map(drop),

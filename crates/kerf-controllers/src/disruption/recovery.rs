@@ -47,7 +47,7 @@ pub(super) async fn recover(
         }
     }
     for claim in &found.marked {
-        info!(claim, "clearing what an earlier disruption left behind");
+        info!(claim, "removing the marks of an earlier disruption");
     }
     marking::unmark_all(context, &found.marked).await?;
     let mut failure = Ok(());
@@ -56,7 +56,7 @@ pub(super) async fn recover(
         match mark_again(context, &command.record).await {
             Ok(()) => {
                 let name = command.record.command.clone();
-                info!(command = name, "taking up a command again");
+                info!(command = name, "resuming a disruption command");
                 commands.insert(command);
                 started.add(name);
             }

@@ -28,7 +28,7 @@ use super::{
 
 const RETRY_FIRST: Duration = Duration::from_millis(800);
 const RETRY_MOST: Duration = Duration::from_secs(30);
-/// What goes on failing in the same way is told again after this time.
+/// A failure that goes on is logged again after this time.
 const SAY_AGAIN: Duration = Duration::from_mins(5);
 /// A watch that ends sooner than this without a word is no watch.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ impl Freshness {
     }
 }
 
-/// Hears of an object that cannot be read as a whole.
+/// Called for an object that cannot be read as a whole.
 pub(crate) type Report = Box<dyn Fn(&Unreadable, Option<ObjectReference>) + Send + Sync>;
 
 /// Follows one kind.
@@ -256,7 +256,9 @@ where
             }
             Ok(None) => self.index.alter(|cluster| cluster.refute::<K>(doubtful)),
             // A reconcile of it will find out.
-            Err(error) => warn!(%error, name = %doubtful.key, "cannot tell whether it exists"),
+            Err(error) => {
+                warn!(%error, name = %doubtful.key, "cannot find out whether the object exists")
+            }
         }
     }
 

@@ -78,7 +78,7 @@ impl DisruptionMetrics {
             );
             voluntary.register(
                 "queue_failures",
-                "Replacements that were not ready when their command was taken back",
+                "Replacements that were not ready when their command was rolled back",
                 new.queue_failures.clone(),
             );
             let pools = registry.sub_registry_with_prefix("karpenter_nodepools");
@@ -102,7 +102,7 @@ impl DisruptionMetrics {
             );
             consolidation.register(
                 "threshold_blocked",
-                "Nodes, and searches for several at once, that came to nothing because the savings were too small",
+                "Nodes, and searches for several nodes at once, that were not consolidated because the savings were too small",
                 new.threshold_blocked.clone(),
             );
         });

@@ -63,19 +63,27 @@ impl PodTimes {
             for (name, help, histogram) in [
                 (
                     "scheduling_decision_duration_seconds",
-                    "From the first look at a pending pod to the first decision",
+                    "Time from the first look at a pending pod until the first decision",
                     &new.decision,
                 ),
-                ("bound_duration_seconds", "From creation to a node", &new.bound),
+                (
+                    "bound_duration_seconds",
+                    "Time from the creation of a pod until it is bound",
+                    &new.bound,
+                ),
                 (
                     "provisioning_bound_duration_seconds",
-                    "From the decision where a pod can run to its node",
+                    "Time from the decision where a pod can run until it is bound",
                     &new.provisioning_bound,
                 ),
-                ("startup_duration_seconds", "From creation to ready", &new.startup),
+                (
+                    "startup_duration_seconds",
+                    "Time from the creation of a pod until it is ready",
+                    &new.startup,
+                ),
                 (
                     "provisioning_startup_duration_seconds",
-                    "From the decision where a pod can run to ready",
+                    "Time from the decision where a pod can run until it is ready",
                     &new.provisioning_startup,
                 ),
             ] {

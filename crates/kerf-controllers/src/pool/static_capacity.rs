@@ -1,4 +1,4 @@
-//! Pools with `replicas`: they keep that many nodes, whatever pods want.
+//! Pools with `replicas`: they keep that many nodes, whatever pods need.
 //!
 //! One controller grows and shrinks a pool, so the two never work against each other. Nodes that go for another reason
 //! (expired, broken, deleted by hand) are simply missing, and are replaced like any that never were. Replacing drifted nodes
@@ -30,9 +30,9 @@ use crate::{
 };
 use launch_failures::LaunchFailures;
 
-/// Changes of claims and pools tell when there is something to do; this is for what nobody tells.
+/// Changes of claims and pools wake the controller. This is for what no change reports.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
-/// How soon to see whether there is room again under the limit, should nobody tell.
+/// How soon to check again whether the limit has room, if no change wakes the controller.
 const ROOM_AGAIN: Duration = Duration::from_secs(30);
 
 /// Brings static pools to their number of nodes.
@@ -92,7 +92,12 @@ impl Reconciler for StaticCapacity {
                     match grow(context, &pool).await {
                         Ok(()) => {}
                         Err(Error::NoRoom(NoRoom::Nodes { .. })) => {
-                            info!(pool = name, replicas, ?count, "limits.nodes keeps pool small");
+                            info!(
+                                pool = name,
+                                replicas,
+                                ?count,
+                                "limits.nodes has no room for another node"
+                            );
                             return Ok(Outcome::After(ROOM_AGAIN));
                         }
                         Err(error) => return Err(error),

@@ -1,6 +1,6 @@
 //! What controllers do, under the names that controller-runtime made known: `controller_runtime_*` and `workqueue_*`.
 //!
-//! Queues are asked how they stand when somebody looks; only what took time is written down as it happens.
+//! Gauges of queues are read at each scrape; only durations are recorded as they happen.
 
 use std::{
     fmt,
@@ -128,7 +128,7 @@ impl WorkMetrics {
             let queues = registry.sub_registry_with_prefix("workqueue");
             let help = "Time that keys waited for a worker";
             queues.register("queue_duration_seconds", help, counted.queue_time.clone());
-            let help = "Time that workers took for keys";
+            let help = "Time that a worker took for a key";
             queues.register("work_duration_seconds", help, counted.work_time.clone());
             registry.register_collector(Box::new(QueueCollector(Arc::clone(&counted.queues))));
         });
@@ -225,7 +225,7 @@ impl Collector for QueueCollector {
         gauge("controller_runtime_max_concurrent_reconciles", "Workers", |workers, _| {
             count(workers.concurrency)
         })?;
-        gauge("controller_runtime_active_workers", "Workers at work", |_, it| {
+        gauge("controller_runtime_active_workers", "Workers that are reconciling", |_, it| {
             count(it.running.len())
         })?;
         gauge("workqueue_depth", "Keys that wait for a worker", |_, it| count(it.waiting))?;
@@ -246,7 +246,7 @@ impl Collector for QueueCollector {
             Ok::<(), fmt::Error>(())
         };
         counter("workqueue_adds", "Keys added", |it| it.added)?;
-        counter("workqueue_retries", "Keys that came back after a failure", |it| it.retried)
+        counter("workqueue_retries", "Keys that were queued again after a failure", |it| it.retried)
     }
 }
 

@@ -52,8 +52,8 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
         }
     }
     if pools.is_empty() {
-        let problem = "there is no NodePool in the snapshot, so that no node can be launched; \
-                       take it from a cluster that has some";
+        let problem = "there is no NodePool in the snapshot, so no node can be launched; \
+                       take it from a cluster with NodePools";
         return Err(Wrong::new("items", problem));
     }
     let machines = machines(nodes, &claims, start);

@@ -107,7 +107,8 @@ impl Workload {
             [self.replicas.is_some(), self.daily.is_some(), self.cron.is_some(), self.daemon];
         match kinds.iter().filter(|given| **given).count() {
             0 => {
-                let problem = "how many are there? Write replicas, daily, cron or daemon: true";
+                let problem =
+                    "the number of pods is missing; write replicas, daily, cron or daemon: true";
                 return Err(Wrong::new("replicas", problem));
             }
             1 => {}
@@ -117,12 +118,12 @@ impl Workload {
             }
         }
         if !self.steps.is_empty() && self.replicas.is_none() {
-            return Err(Wrong::new("steps", "they change replicas, which are not given"));
+            return Err(Wrong::new("steps", "they change replicas, and replicas is missing"));
         }
         if self.steps.is_sorted_by_key(|step| step.at.as_duration()) {
             self.check_details()
         } else {
-            Err(Wrong::new("steps", "they are not in the order of time"))
+            Err(Wrong::new("steps", "they are not in chronological order"))
         }
     }
 
@@ -211,7 +212,7 @@ impl Cron {
             Err(error) => return wrong(format!("{text:?} is no schedule: {error}")),
         };
         if schedule.next(new_year()).is_none() {
-            return wrong(format!("{text:?} never comes up; write a day that exists"));
+            return wrong(format!("{text:?} never occurs; write a day that exists"));
         }
         if *pods == 0 {
             return Err(Wrong::new("cron.pods", "a job has at least one pod"));

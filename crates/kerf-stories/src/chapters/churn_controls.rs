@@ -248,9 +248,9 @@ async fn repriced_too_late(world: &World, old: &NodeClaim, pod: &Pod) {
     // While the decision waits for its second look everything but the node's own type becomes ten times as dear.
     world.reprice(|name, price| if name.starts_with("c-8x") { price } else { price.times(10, 1) });
     let message = world
-        .until("the node is told what was lost", async |world: &World| {
+        .until("an event says what was lost", async |world: &World| {
             let messages = messages(world, &old.name_any(), "Unconsolidatable").await;
-            let lost = messages.iter().find(|it| it.contains("and the move is worth it up to"));
+            let lost = messages.iter().find(|it| it.contains("and may cost at most"));
             lost.cloned().ok_or_else(|| format!("{messages:?}"))
         })
         .await;
@@ -324,7 +324,7 @@ async fn a_node_for_seven_with_one_pod(world: &World, disruption: &Value) -> (No
 async fn is_told(world: &World, claim: &NodeClaim, control: Control) {
     let about = claim.name_any();
     world
-        .until("the node is told why it stays", async |world: &World| {
+        .until("an event says why the node stays", async |world: &World| {
             let messages = messages(world, &about, "Unconsolidatable").await;
             let found = messages.iter().any(|message| message.contains(control.says));
             if found { Ok(()) } else { Err(format!("{messages:?}")) }

@@ -109,8 +109,9 @@ pub async fn evicted_pods_are_told_and_find_another_node(world: World) {
     let pods = world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     world.delete(&claim).await;
-    let why =
-        world.until("the pod is told", async |w: &World| told(w, "Evicted", &pods[0]).await).await;
+    let why = world
+        .until("the pod gets an event", async |w: &World| told(w, "Evicted", &pods[0]).await)
+        .await;
     assert_eq!(why, "Evicted pod: Forceful Termination");
     world.until("the claim is gone", gone(&claim)).await;
     world.until("its successor runs", async |world: &World| all_run(world, 1).await).await;
@@ -126,11 +127,12 @@ pub async fn a_pod_that_would_outlive_its_node_is_deleted_at_once(world: World) 
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
     world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
     world.delete(&claim).await;
-    let why =
-        world.until("the pod is told", async |w: &World| told(w, "Disrupted", &pod).await).await;
+    let why = world
+        .until("the pod gets an event", async |w: &World| told(w, "Disrupted", &pod).await)
+        .await;
     assert!(why.contains("of its 300 terminationGracePeriodSeconds"), "{why}");
     let why = world
-        .until("the node is told", async |world: &World| {
+        .until("the node gets an event", async |world: &World| {
             told(world, "TerminationGracePeriodExpiring", &node).await
         })
         .await;

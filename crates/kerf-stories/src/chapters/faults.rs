@@ -82,7 +82,7 @@ pub async fn a_refused_launch_counts_under_the_limits(world: World) {
     let refused = world.until("the launch is refused", is_refused).await;
     let second = world.create(build::pod("b", &json!({}))).await;
     let why = world
-        .until("the second pod is told", async |world: &World| {
+        .until("the second pod gets an event", async |world: &World| {
             super::told(world, "FailedScheduling", &second).await
         })
         .await;
@@ -163,7 +163,7 @@ pub async fn an_instance_that_never_registers_is_replaced_and_terminated(world: 
         .await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.until("the node is ready", one_ready_node).await;
-    assert!(world.cloud().nodeless().is_empty(), "nobody pays for the first instance any more");
+    assert!(world.cloud().nodeless().is_empty(), "the first instance is terminated");
 }
 
 /// With node repair.

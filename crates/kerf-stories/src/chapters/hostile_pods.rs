@@ -17,7 +17,9 @@ pub async fn an_absurd_request_keeps_no_other_pod_waiting(world: World) {
     assert_eq!(node.labels()[labels::INSTANCE_TYPE], "c-1x-amd64-linux");
     for hostile in [&many_cores, &much_memory] {
         let why = world
-            .until("the pod is told", async |w: &World| told(w, "FailedScheduling", hostile).await)
+            .until("the pod gets an event", async |w: &World| {
+                told(w, "FailedScheduling", hostile).await
+            })
             .await;
         assert!(why.contains("no node can have more than"), "{why}");
     }
@@ -49,7 +51,9 @@ pub async fn too_many_constraints_are_refused_with_a_reason(world: World) {
     let generous = world.create(preferring("generous", 128)).await;
     world.until("the other runs", async |w: &World| runs(w, &generous).await).await;
     let why = world
-        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &hostile).await)
+        .until("the pod gets an event", async |w: &World| {
+            told(w, "FailedScheduling", &hostile).await
+        })
         .await;
     assert!(why.contains("it has 400 affinity terms"), "{why}");
 }

@@ -144,7 +144,7 @@ pub async fn a_node_without_its_taint_is_registered_and_reported(world: World) {
     world.create(node_of_instance("late", &claim)).await;
     world.until("the claim is ready", condition(&claim, READY, "True")).await;
     let why = world
-        .until("the claim is told", async |world: &World| {
+        .until("the claim gets an event", async |world: &World| {
             told(world, "UnregisteredTaintMissing", &claim).await
         })
         .await;

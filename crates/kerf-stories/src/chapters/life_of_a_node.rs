@@ -109,7 +109,7 @@ pub async fn a_pod_that_fits_nowhere_is_told_why(world: World) {
     ]});
     world.create(build::pod("huge", &huge)).await;
     let message = world
-        .until("the pod is told why", async |world: &World| {
+        .until("the pod gets an event", async |world: &World| {
             let events = world.list::<Event>().await;
             let told = events.into_iter().find(|event| {
                 event.reason.as_deref() == Some("FailedScheduling")

@@ -25,7 +25,7 @@ pub async fn the_number_of_nodes_is_never_exceeded(world: World) {
         world.create(alone(name)).await;
     }
     world
-        .until("two pods run and two are told why not", async |world: &World| {
+        .until("two pods run and two get an event", async |world: &World| {
             let running = world.list::<Pod>().await.iter().filter(|pod| is_running(pod)).count();
             let told = world.list::<Event>().await.into_iter().filter_map(|event| event.message);
             let told = told.filter(|message| message.contains("its limit of nodes is reached"));
@@ -47,7 +47,9 @@ pub async fn pods_that_come_one_after_the_other_do_not_exceed_it_either(world: W
     }
     let third = world.create(alone("c")).await;
     let why = world
-        .until("the third is told", async |w: &World| told(w, "FailedScheduling", &third).await)
+        .until("the third gets an event", async |w: &World| {
+            told(w, "FailedScheduling", &third).await
+        })
         .await;
     let reached = "its limit of nodes is reached (limit 2, used 2, left 0)";
     assert!(why.contains(reached), "{why}");
@@ -61,7 +63,9 @@ pub async fn a_limit_of_cpu_counts_whole_machines(world: World) {
     world.until("the pod runs", async |w: &World| runs(w, &first).await).await;
     let second = world.create(alone("b")).await;
     let why = world
-        .until("the second is told", async |w: &World| told(w, "FailedScheduling", &second).await)
+        .until("the second gets an event", async |w: &World| {
+            told(w, "FailedScheduling", &second).await
+        })
         .await;
     let reached = "exceeds its limits (cpu: limit 2, used 2, left 0, the smallest of them has 2)";
     assert!(why.contains(reached), "{why}");
@@ -75,7 +79,9 @@ pub async fn there_is_room_again_when_a_node_goes(world: World) {
     let (claim, _) = world.until("the node is ready", one_ready_node).await;
     let second = world.create(alone("b")).await;
     world
-        .until("the second is told", async |w: &World| told(w, "FailedScheduling", &second).await)
+        .until("the second gets an event", async |w: &World| {
+            told(w, "FailedScheduling", &second).await
+        })
         .await;
     // The drain takes the first pod, after the taint: were it deleted here, the second could be bound
     // to the old node and be evicted with it.

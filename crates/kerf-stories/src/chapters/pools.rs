@@ -97,7 +97,7 @@ pub async fn a_pool_that_no_machine_can_meet_says_so_and_keeps_nobody_waiting(wo
     let pod = world.create(build::pod("a", &json!({}))).await;
     world.until("the pod runs", async |world: &World| runs(world, &pod).await).await;
     let why = world
-        .until("the pool is told", async |world: &World| {
+        .until("the pool gets an event", async |world: &World| {
             told(world, "NoCompatibleInstanceTypes", &impossible).await
         })
         .await;

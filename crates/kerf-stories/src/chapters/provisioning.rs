@@ -42,7 +42,7 @@ pub async fn a_zone_that_nobody_offers_is_named_and_keeps_nobody_waiting(world: 
     let lost = world.create(build::pod("lost", &nowhere)).await;
     let other = world.create(build::pod("other", &json!({}))).await;
     let why = world
-        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &lost).await)
+        .until("the pod gets an event", async |w: &World| told(w, "FailedScheduling", &lost).await)
         .await;
     assert!(why.contains("test-zone-z"), "{why}");
     world.until("the other runs", async |w: &World| runs(w, &other).await).await;
@@ -64,7 +64,7 @@ pub async fn a_tainted_pool_takes_only_pods_that_tolerate_it(world: World) {
     with_pool(&world, &json!({"template": {"spec": {"taints": [taint]}}})).await;
     let plain = world.create(build::pod("plain", &json!({}))).await;
     let why = world
-        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &plain).await)
+        .until("the pod gets an event", async |w: &World| told(w, "FailedScheduling", &plain).await)
         .await;
     assert!(why.contains("example.com/gpu"), "{why}");
     let tolerating = json!({"tolerations": [{"key": "example.com/gpu", "operator": "Exists"}]});
@@ -206,12 +206,14 @@ pub async fn min_values_that_cannot_be_met_launch_nothing(world: World) {
     let pool = with_pool(&world, &json!({"template": {"spec": {"requirements": [zones]}}})).await;
     let pod = world.create(build::pod("a", &json!({}))).await;
     let why = world
-        .until("the pool is told", async |world: &World| {
+        .until("the pool gets an event", async |world: &World| {
             told(world, "NoCompatibleInstanceTypes", &pool).await
         })
         .await;
     assert!(why.ends_with("due to minValues incompatibility"), "{why}");
-    world.until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await).await;
+    world
+        .until("the pod gets an event", async |w: &World| told(w, "FailedScheduling", &pod).await)
+        .await;
     assert!(world.list::<NodeClaim>().await.is_empty());
 }
 
@@ -263,7 +265,7 @@ pub async fn a_volume_that_is_not_there_is_named_and_keeps_nobody_waiting(world:
     let pod = world.create(build::pod("a", &volume("missing"))).await;
     let other = world.create(build::pod("other", &json!({}))).await;
     let why = world
-        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await)
+        .until("the pod gets an event", async |w: &World| told(w, "FailedScheduling", &pod).await)
         .await;
     assert!(why.contains("missing"), "{why}");
     world.until("the other runs", async |world: &World| runs(world, &other).await).await;
@@ -290,7 +292,9 @@ pub async fn a_pod_follows_the_volume_of_a_driver_into_its_zone(world: World) {
 pub async fn a_pod_whose_claim_comes_late_is_told_and_then_runs(world: World) {
     with_pool(&world, &json!({})).await;
     let pod = world.create(build::pod("a", &volume("data"))).await;
-    world.until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await).await;
+    world
+        .until("the pod gets an event", async |w: &World| told(w, "FailedScheduling", &pod).await)
+        .await;
     disk_in_zone(&world, labels::ZONE, "test-zone-b").await;
     assert_eq!(node_of(&world, &pod).await.labels()[labels::ZONE], "test-zone-b");
 }
@@ -301,7 +305,7 @@ pub async fn a_pod_that_names_its_node_is_told_and_keeps_nobody_waiting(world: W
     let pod = world.create(build::pod("a", &names)).await;
     let other = world.create(build::pod("other", &json!({}))).await;
     let why = world
-        .until("the pod is told", async |w: &World| told(w, "FailedScheduling", &pod).await)
+        .until("the pod gets an event", async |w: &World| told(w, "FailedScheduling", &pod).await)
         .await;
     assert!(why.contains(labels::HOSTNAME), "{why}");
     world.until("the other runs", async |w: &World| runs(w, &other).await).await;
@@ -330,7 +334,7 @@ pub async fn a_pod_for_nodes_of_no_pool_is_left_alone(world: World) {
     let elsewhere = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
         {"nodeSelectorTerms": [{"matchExpressions": [none]}]}}}});
     let pod = world.create(build::pod("a", &elsewhere)).await;
-    world.until("nobody wants the pod", unschedulable(&pod)).await;
+    world.until("kube-scheduler finds no node for the pod", unschedulable(&pod)).await;
     let other = world.create(build::pod("other", &json!({}))).await;
     world.until("the other runs", async |w: &World| runs(w, &other).await).await;
     assert_eq!(world.list::<NodeClaim>().await.len(), 1);

@@ -307,7 +307,7 @@ pub async fn with_the_gate_off_a_pool_is_left_alone(world: World) {
     says(&world, &pool, "FeatureGateDisabled").await;
     let pod = world.create(build::pod("a", &json!({}))).await;
     world
-        .until("the pod is told that nothing can be launched", async |world: &World| {
+        .until("the pod gets an event: nothing can be launched", async |world: &World| {
             super::told(world, "FailedScheduling", &pod).await
         })
         .await;

@@ -27,7 +27,7 @@ pub(crate) enum InputError {
     /// One line for each.
     #[error("{}", .0.iter().map(|(place, why)| format!("{place}: {why}")).collect::<Vec<_>>().join("\n"))]
     Invalid(Vec<(Place, String)>),
-    #[error("the cluster sent something unexpected: {0}")]
+    #[error("the API server sent an unexpected answer: {0}")]
     Cluster(LoadError),
 }
 

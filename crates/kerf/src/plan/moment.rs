@@ -46,9 +46,10 @@ impl Moment {
             Origin::Files => {
                 Some(format!("judged as of {at}, the last time in the files; --now sets another"))
             }
-            Origin::ClockForFiles => {
-                Some("judged as of now, as the files say no time; --now sets another".to_owned())
-            }
+            Origin::ClockForFiles => Some(
+                "judged as of now, because the files contain no time; --now sets another"
+                    .to_owned(),
+            ),
             Origin::Clock => None,
         }
     }

@@ -64,7 +64,10 @@ fn placements(report: &Report) -> String {
     if report.placements.is_empty() {
         return String::new();
     }
-    let title = format!("Place {} on what is there", count(report.summary.on_existing, "pod"));
+    let title = format!(
+        "Place {} on existing nodes and NodeClaims",
+        count(report.summary.on_existing, "pod")
+    );
     let row = |placement: &Placement| {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         [

@@ -89,7 +89,7 @@ fn up_to_date(freshness: Freshness) -> Check {
     let most = Timing::default().blind_at_most();
     Check::new("index", move || match freshness.oldest() {
         Some((_, age)) if age > most => {
-            Err("nothing was heard from the API server about some kind of object for 30 seconds")
+            Err("the API server has sent nothing about some kind of object for 30 seconds")
         }
         _ => Ok(()),
     })
@@ -128,6 +128,6 @@ fn register_build_info(metrics: &Metrics) {
     let family = Family::<Vec<(&str, &str)>, Gauge>::default();
     family.get_or_create(&labels).set(1);
     metrics.register(|registry| {
-        registry.register("karpenter_build_info", "What this process was built from", family);
+        registry.register("karpenter_build_info", "Version and commit of this build", family);
     });
 }

@@ -278,7 +278,7 @@ fn wrong_input_is_refused_with_one_sentence() {
         (&["-f", &second], format!("{second}:63: NodePool p: spec.template: Required value")),
         (&["-f", &cpu], format!("{cpu}:5: NodePool p: spec.limits.cpu: Invalid value: ")),
         (&["-f", &syntax], format!("{syntax} is neither YAML nor JSON: ")),
-        (&["-f", DEPLOYMENT], "there is neither a NodePool nor a Node among the objects, so that pods can go nowhere; \
+        (&["-f", DEPLOYMENT], "there is neither a NodePool nor a Node among the objects, so no pod can be placed; \
             add a NodePool, for instance with -f nodepool.yaml".to_owned()),
         (&["-f", POOL, "--instance-types-file-path", &no_object], format!("cannot use the instance types file {no_object}: ")),
         (&["-o", "xml"], "invalid value \"xml\" for --output <FORMAT>: expected table, json, yaml".to_owned()),
@@ -415,7 +415,7 @@ fn pools_that_launch_nothing_are_named() {
     );
     assert_eq!(
         idle[1],
-        ("fixed", "it has replicas, and keeps that number of nodes whatever pods want")
+        ("fixed", "it has replicas, and keeps that number of nodes whatever pods need")
     );
     assert!(
         idle[2].1.starts_with("it is not ready: invalid value: using label karpenter.sh/mine"),

@@ -121,12 +121,12 @@ fn what_is_wrong_is_said_in_one_sentence() {
         (
             &cheap,
             &[],
-            "kerf: scenario.yaml:13, at instanceTypes[0].price: a machine costs something",
+            "kerf: scenario.yaml:13, at instanceTypes[0].price: write dollars per hour above 0",
         ),
         (
             &never,
             &[],
-            "kerf: scenario.yaml:12, at workloads[0].cron.schedule: \"0 0 31 2 *\" never comes up",
+            "kerf: scenario.yaml:12, at workloads[0].cron.schedule: \"0 0 31 2 *\" never occurs",
         ),
         (
             SMALL,

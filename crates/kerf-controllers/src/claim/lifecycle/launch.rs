@@ -26,14 +26,14 @@ use crate::{
     metrics::Cause,
 };
 
-/// Error texts go into conditions and events, where pages of them help nobody.
+/// Error texts go into conditions and events, where pages of them do not help.
 const LONGEST_MESSAGE: usize = 300;
 
 /// What the launches of this process leave to each other.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     /// What was launched and not yet read off a claim, by the claim's UID. When the note on the claim cannot be written
-    /// (somebody else changed the claim, the API server was away), the cloud is not asked again: an answer costs a call, and
+    /// (another process changed the claim, the API server was away), the cloud is not asked again: an answer costs a call, and
     /// clouds that do not know a claim by its name would launch a second instance.
     unnoted: Mutex<HashMap<String, Launched>>,
     /// By the claim's UID: it is not asked for before this time, and why. Its own condition is a change that brings the claim
@@ -105,7 +105,7 @@ impl Launches {
                 lock(&self.postponed).insert(uid, (Instant::now() + after, error.clone()));
             }
             When::AllAfter(after) => {
-                warn!(%error, retry_in = ?after, "no claim is launched meanwhile");
+                warn!(%error, retry_in = ?after, "all launches wait, because the cloud limits calls");
                 let message = match error {
                     ProviderError::Throttled { message, .. } => message.clone(),
                     other => other.to_string(),

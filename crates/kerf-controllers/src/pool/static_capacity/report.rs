@@ -42,7 +42,7 @@ enum Replicas {
     LimitReached { replicas: u64, limit: u64 },
     #[error("{nodes} of {replicas} nodes are launched")]
     ScalingUp { replicas: u64, nodes: u64 },
-    #[error("{active} nodes are here to stay and {replicas} are wanted")]
+    #[error("{active} nodes are active and {replicas} are wanted")]
     ScalingDown { replicas: u64, active: u64 },
 }
 

@@ -215,7 +215,7 @@ pub async fn a_replacement_that_turns_out_too_dear_is_undone(world: World) {
     told(&world, &old.name_any(), "ConsolidationCandidate", "replace: [").await;
     // Between the decision and the launch everything but the large type becomes dearer than it.
     world.reprice(|name, price| if name == BIG { price } else { price.times(10, 1) });
-    let words = "replacement costs $0.2715/h, and the move is worth it up to $";
+    let words = "replacement costs $0.2715/h and may cost at most $";
     told(&world, &old.name_any(), "Unconsolidatable", words).await;
     world.until("the replacement is gone", one_ready_node).await;
     world.until("nothing is marked", nothing_is_marked).await;

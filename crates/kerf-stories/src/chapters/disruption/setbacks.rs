@@ -49,7 +49,7 @@ pub async fn a_cloud_that_sells_dear_is_not_asked_again_and_again(world: World) 
     assert!((6..=8).contains(&failures), "{failures} launches in vain in two hours");
     let setback = setback_of(&world, &old).await;
     assert_eq!(u64::from(setback.failures), failures);
-    assert!(setback.message.contains(" and was worth at most $"), "{setback:?}");
+    assert!(setback.message.contains(" and may cost at most $"), "{setback:?}");
     let (left, _) = world.until("only the old node is left", one_ready_node).await;
     assert_eq!(left.uid(), old.uid());
     world.cloud().clear();

@@ -75,7 +75,7 @@ pub async fn a_node_that_never_comes_is_replaced(world: World) {
     world.cloud().on_next(1, CloudFault::NeverRegisters);
     let pool = with_static_pool(&world, 2, &json!({"limits": {"nodes": "2"}})).await;
     has_nodes(&world, &pool, 2).await;
-    assert!(world.cloud().nodeless().is_empty(), "nobody pays for the first instance any more");
+    assert!(world.cloud().nodeless().is_empty(), "the first instance is terminated");
     never_more_nodes_than(&world, 2);
 }
 

@@ -30,7 +30,7 @@ pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
 pub const DISRUPTION_REASON: &str = "DisruptionReason";
 
-/// The reason of a condition that nobody has looked into yet.
+/// The reason of a condition that has not been checked yet.
 pub const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
 
 /// What a condition says; a condition that is missing says `Unknown`.

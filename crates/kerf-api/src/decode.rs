@@ -1,7 +1,7 @@
 //! Reading objects one by one, so that one that cannot be read takes no other with it.
 //!
 //! The API server accepts values that our types cannot hold: a time of 9999-12-31 in any `status`, an offset of `+99:99` in a
-//! custom resource. Whoever may write one object must not be able to keep all the others from being read. What cannot be
+//! custom resource. A user who may write one object must not be able to keep all others from being read. What cannot be
 //! read is left out of the object, and the object is marked, so that nothing is decided from what is missing.
 
 use std::fmt;
@@ -73,7 +73,7 @@ impl<K> Decoded<K> {
     }
 }
 
-/// So many fields are left out one by one. Each costs another reading of the object, and whoever writes more of them than
+/// This many fields are left out one by one. Each costs another reading of the object, and an author of more of them than
 /// this writes them to cost something.
 const FIELDS_AT_MOST: usize = 8;
 /// A reason quotes the value, which may be long.

@@ -156,7 +156,7 @@ impl LabelRules {
         self
     }
 
-    /// Adds the names that the volume drivers of the large clouds have for the zone, for whoever does not know which cloud
+    /// Adds the names that the volume drivers of the large clouds have for the zone, for callers that do not know which cloud
     /// the objects come from.
     #[must_use]
     pub fn calling_zones_as_clouds_do(self) -> Self {

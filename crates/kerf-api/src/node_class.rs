@@ -49,7 +49,7 @@ impl NotReady {
 }
 
 impl NodeClass {
-    /// A condition without a generation was written by somebody who does not keep them, and is believed.
+    /// A condition without a generation comes from a controller that does not write generations, and is believed.
     pub fn readiness(&self) -> Result<(), NotReady> {
         let generation = self.generation;
         if self.deleting {

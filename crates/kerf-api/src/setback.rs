@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DisruptionReason, NodeClaim, annotations::SETBACK};
 
-/// Stands on the claim itself: it outlives the operator, is seen by everybody, and goes with the claim.
+/// Stands on the claim itself: it survives the operator, users can see it, and it is deleted with the claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setback {
@@ -21,7 +21,7 @@ pub struct Setback {
 }
 
 impl Setback {
-    /// What stands on a claim; nothing if nothing failed, or if somebody else wrote there.
+    /// What stands on a claim; nothing if nothing failed, or if another writer changed the annotation.
     pub fn read(claim: &NodeClaim) -> Option<Self> {
         serde_json::from_str(claim.annotations().get(SETBACK)?).ok()
     }

@@ -1,7 +1,7 @@
 //! Amounts that are no quantities.
 //!
 //! The API server reads those of built-in objects itself. Those of custom resources it compares with a pattern, which lets
-//! through what nobody can read, such as `1e1.5`. They are left out, and the object is treated like any other that cannot be
+//! through amounts that cannot be parsed, such as `1e1.5`. They are left out, and the object is treated like any other that cannot be
 //! read as a whole: one claim must not keep all the others from being planned for.
 
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ pub trait Kind: Sized {
     fn version(&self) -> u64;
     fn objects(cluster: &mut Cluster) -> &mut Objects<Self>;
     fn change(delta: Delta<Self>) -> Change;
-    /// The object without what nobody here reads.
+    /// The object without the fields that Kerf does not read.
     fn slim(self) -> Self {
         self
     }

@@ -14,7 +14,7 @@ pub enum Protection {
     Until(Timestamp),
     /// A duration that has run out.
     Elapsed,
-    /// Neither `true` nor a positive duration: it protects nothing, and the owner should hear of it.
+    /// Neither `true` nor a positive duration: it protects nothing, and the owner should get an event.
     Invalid(Invalid),
 }
 

@@ -1,6 +1,6 @@
 //! The live index: what the operator knows of the cluster from its watches.
 //!
-//! It takes watch events in and answers questions; it never writes to the API server and never waits. Whoever feeds it
+//! It takes watch events in and answers questions; it never writes to the API server and never waits. The caller that feeds it
 //! gets a [`Change`] back for each event and shows it to the controllers.
 
 mod amounts;

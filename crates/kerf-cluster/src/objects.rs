@@ -73,7 +73,7 @@ pub struct Doubtful {
 /// comparable numbers within a kind, keep the two sources apart: the older never overwrites the newer, and a write that
 /// the watch has already gone past is not taken in, because the object may since have been deleted.
 ///
-/// Versions can go back: somebody restores etcd from a backup. A list tells at which revision it was made. One that is older
+/// Versions can go back, when etcd is restored from a backup. A list says at which revision it was made. One that is older
 /// than what was seen before is the beginning of another history, and what it says holds against anything that is known.
 #[derive(Debug)]
 pub struct Objects<K> {

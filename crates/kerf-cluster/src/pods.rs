@@ -11,7 +11,7 @@ use kube_core::ResourceExt;
 
 use crate::do_not_disrupt::Protection;
 
-/// A terminating pod that is still there this long after its time is stuck: nobody on the node will end it.
+/// A terminating pod that is still there this long after its time is stuck: nothing on the node will end it.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 /// Whether kube-scheduler gave up on the pod and a new node could help.

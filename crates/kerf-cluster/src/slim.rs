@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kerf_api::annotations::{DO_NOT_DISRUPT, POD_DELETION_COST};
 
-/// Conditions that somebody asks for.
+/// Conditions that Kerf reads.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "PodResizePending"];
 
 pub(crate) fn pod(pod: &mut Pod) {

@@ -147,7 +147,7 @@ impl Cluster {
         let unreadable = self.pools.unreadable(key).map(ToString::to_string);
         let (pool, unreadable) = match view::pool_view(object, types, known) {
             Ok(pool) => (pool, unreadable),
-            // It has no limits that anyone could keep.
+            // Its limits cannot be read, so they cannot be kept.
             Err(error) => {
                 let pool = Pool { name: key.name.clone(), ..Pool::default() };
                 (pool, unreadable.or_else(|| Some(error.to_string())))

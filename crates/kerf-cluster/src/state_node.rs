@@ -128,7 +128,7 @@ impl StateNode<'_> {
         self.claim.is_none() || self.is_labelled(labels::INITIALIZED)
     }
 
-    /// On its way out. A node whose claim stays is drained by whoever deleted it, and comes back.
+    /// On its way out. A node whose claim stays is drained by the one that deleted it, and comes back.
     pub fn is_leaving(&self) -> bool {
         match (self.claim, self.node) {
             (Some(claim), _) => {

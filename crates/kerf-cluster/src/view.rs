@@ -50,7 +50,7 @@ impl Cluster {
         let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
         let on_node = on_node.filter(|pod| !pods::is_terminal(pod));
         let on_node = on_node.map(|pod| pod_view(pod));
-        // How much room is left on it, nobody knows.
+        // How much room is left on it is unknown.
         let is_readable = self.unreadable_part(machine).is_none();
         Ok(snapshot::Node {
             claim: machine.claim.map(|claim| claim.name_any()),

@@ -1,6 +1,6 @@
 //! Views are made once: an object that has not changed is not converted again for the next snapshot.
 //!
-//! A change to an object only forgets what was made from it. What is missing is made when somebody asks, under a lock of
+//! A change to an object only forgets what was made from it. What is missing is made when it is asked for, under a lock of
 //! its own, because asking is reading: at 5,000 nodes and 50,000 pods a pass would otherwise spend most of its time
 //! turning the same objects into the same views.
 
@@ -62,7 +62,7 @@ struct PoolCapacities {
 
 type Share = Result<(String, Resources), UnreadableStateNode>;
 
-/// Interned constraints that nobody uses any more are swept out when there are this many.
+/// Interned constraints that are no longer used are swept out when there are this many.
 const SWEEP_AT: usize = 4096;
 
 impl Cluster {
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(seen(&cluster), (0, None));
     }
 
-    /// Nobody asks a replica that stands by.
+    /// A standby makes no snapshots.
     #[test]
     fn machines_that_are_gone_leave_nothing_behind_if_nobody_asks() {
         let mut cluster = Cluster::default();

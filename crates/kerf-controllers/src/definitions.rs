@@ -1,7 +1,7 @@
 //! Whether the custom resources that everything rests on are here to stay.
 //!
 //! With a `CustomResourceDefinition` go all its objects: the API server deletes them, and what they own is deleted after them.
-//! Nobody means to lose every machine of a cluster by that, so nothing is terminated while a definition is missing or on its
+//! That must not cost a cluster all its machines, so nothing is terminated while a definition is missing or on its
 //! way out.
 
 use std::time::Duration;

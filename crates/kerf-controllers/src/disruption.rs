@@ -49,7 +49,7 @@ use start::NotStarted;
 
 /// How often the cluster is looked at while there is nothing to do.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// A claim without an instance is about to be one with; until then nobody knows what there is.
+/// A claim without an instance is about to have one. Until then its node is unknown.
 const UNSYNCED: Duration = Duration::from_secs(1);
 const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
 /// A decision waits this long and is then looked at again: pods that came meanwhile may need the node.

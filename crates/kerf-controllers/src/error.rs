@@ -51,10 +51,10 @@ impl<T> Tried<T> for kube::Result<T> {
     }
 }
 
-/// Somebody else wrote first, or something is gone: neither is worth an error line.
+/// Another process wrote first, or the object is gone: neither is worth an error line.
 ///
 /// Both mean that the decision rested on what the watch has not brought yet. The key comes back by itself: what is gone may be
-/// another object than the one that the key names, and nobody would be told of that one again.
+/// another object than the one that the key names, and no event would come for that one again.
 pub(crate) fn unless_outdated(result: Result<Outcome>) -> Result<Outcome> {
     let refused = match &result {
         Err(Error::Api { source, .. }) => Some(source),

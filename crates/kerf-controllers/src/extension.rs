@@ -76,7 +76,7 @@ impl ControllerContext for Context {
     }
 }
 
-/// The API server's own error where it is one: conflicts are told by it.
+/// The API server's own error where there is one: conflicts are recognised by it.
 fn unwrapped(error: Error) -> BoxError {
     match error {
         Error::Api { source, .. } => source.into(),

@@ -27,7 +27,7 @@ use follow::Report;
 /// Looks at a change and adds the keys it concerns to a controller's queue.
 pub(crate) type Trigger = Box<dyn Fn(&Change, &Cluster) + Send + Sync>;
 
-/// The cluster as last seen, and whom to tell of changes.
+/// The cluster as last seen, and the subscribers of its changes.
 pub(crate) struct Index {
     cluster: RwLock<Cluster>,
     triggers: Vec<Trigger>,
@@ -58,7 +58,7 @@ impl Index {
         }
     }
 
-    /// From now on the controllers are told of changes, beginning with all there is. Before, nobody would empty their queues,
+    /// From now on the controllers get changes, beginning with all objects. Before, no worker would empty their queues,
     /// and those of a replica that stands by for weeks would hold every name there ever was.
     pub(crate) fn lead(&self) {
         let cluster = self.write();

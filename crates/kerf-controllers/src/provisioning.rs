@@ -218,7 +218,7 @@ pub(crate) fn prepare<'a>(
     Ok((permit, claim))
 }
 
-/// Remembers whom a claim was created for, and tells them.
+/// Remembers for which pods a claim was created, and nominates them by events.
 pub(crate) fn promise(context: &Context, planned: &PlannedClaim, claim: &str) {
     context.promises.make(claim.to_owned(), planned.pods.iter().map(|pod| key(pod)).collect());
     for pod in &planned.pods {
@@ -226,7 +226,7 @@ pub(crate) fn promise(context: &Context, planned: &PlannedClaim, claim: &str) {
     }
 }
 
-/// Keeps places on what is there for the pods that were planned onto it, and tells the pods.
+/// Keeps places on what is there for the pods that were planned onto it, and nominates them by events.
 pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
     let until = context.now() + context.settings.batching.nomination_window();
     for placement in placements {

@@ -1,4 +1,4 @@
-//! What an operator is told when it starts: plain values, validated where they were read.
+//! The settings of an operator: plain values, validated where they were read.
 
 use std::{net::IpAddr, num::NonZero, time::Duration};
 
@@ -14,7 +14,7 @@ pub use gates::{FeatureGates, GateError, IgnoredGate, parse_bool};
 pub use kerf_model::churn::{ChurnControls, Fraction, GracePeriod, OutOfRange, SavingsThreshold};
 pub use spread::{SpreadError, parse_default_spread};
 
-/// The settings of one operator. [`Settings::default`] is what it runs with when nobody says anything.
+/// The settings of one operator. [`Settings::default`] is what it runs with without flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub metrics_port: u16,

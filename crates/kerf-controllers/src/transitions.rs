@@ -23,7 +23,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Sees every change; tells of it only while this operator leads, because the others see it too.
+/// Sees every change. It reports changes only while this operator leads, because other replicas see them too.
 #[derive(Clone, Debug)]
 pub(crate) struct Transitions {
     leading: Arc<AtomicBool>,

@@ -188,7 +188,7 @@ impl Total {
         let product = (i128::from(disturbed.0) * total).checked_mul(share.whole);
         let divisor = (cost * i128::from(K)).checked_mul(share.part);
         match product.zip(divisor) {
-            // Even what disturbs nobody has to save something.
+            // Even a move without disruption cost has to save something.
             Some((product, divisor)) => price(ceiling(product.max(0), divisor).max(1)),
             None => Price::MAX,
         }

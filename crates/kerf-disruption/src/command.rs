@@ -17,7 +17,7 @@ pub struct Command {
     pub replacements: Vec<Replacement>,
     /// Where the pods go that fit on what is there.
     pub placements: Vec<Placement>,
-    /// What it saves when each replacement is bought as cheaply as it can be. `None`: nobody knows what will be bought.
+    /// What it saves when each replacement is bought as cheaply as it can be. `None`: what will be launched is unknown.
     pub savings: Option<Price>,
     /// What the controls were promised; `None` where they have no say.
     pub promise: Option<Promise>,
@@ -55,7 +55,7 @@ pub struct Candidate {
     pub instance_type: Option<Arc<InstanceType>>,
     pub zone: Option<String>,
     pub capacity_type: Option<String>,
-    /// Zero when nobody knows.
+    /// Zero if unknown.
     pub price: Price,
     /// Places in the node's pods of those that have to find a new home.
     pub pods: Vec<usize>,
@@ -76,7 +76,7 @@ pub enum Replacement {
 
 /// The highest price at which the move is still worth it, by every control.
 ///
-/// When the replacement has launched its real price is known; above this the command is undone before anybody is evicted.
+/// When the replacement has launched its real price is known; above this the command is undone before a pod is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     pub at_most: Price,

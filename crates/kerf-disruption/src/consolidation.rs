@@ -1,4 +1,4 @@
-//! What multi-node and single-node consolidation have in common: whom they may look at, and whether a move is worth it.
+//! What multi-node and single-node consolidation have in common: which nodes are candidates, and whether a move is worth it.
 
 use std::sync::{Arc, OnceLock};
 

@@ -31,7 +31,7 @@ fn of_pods(node: &Node, which: fn(&PodDisruption) -> bool) -> impl Iterator<Item
     node.pods.iter().map(|pod| &pod.disruption).filter(move |pod| which(pod))
 }
 
-/// What a running node costs: whether the offering can still be bought does not matter. Zero when nobody knows.
+/// What a running node costs: whether the offering can still be bought does not matter. Zero if unknown.
 pub(crate) fn price(
     instance_type: Option<&InstanceType>,
     zone: Option<&str>,

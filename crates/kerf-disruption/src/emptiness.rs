@@ -1,4 +1,4 @@
-//! Nodes that nobody would miss.
+//! Emptiness: nodes without pods that would have to move.
 
 use crate::{
     blocked::Blocked,

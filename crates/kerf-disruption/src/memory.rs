@@ -13,7 +13,7 @@ use crate::{
 /// Prices change and costs fall as nodes age, so even a cluster that is the same is looked at again after a while.
 pub(crate) const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
-/// Handed from pass to pass by whoever makes them. It may be dropped at any time: the next pass then looks at everything.
+/// The caller hands it from pass to pass. It may be dropped at any time: the next pass then looks at everything.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     rounds: BTreeMap<Method, Round>,
@@ -40,7 +40,7 @@ struct LastLook {
 }
 
 impl Memory {
-    /// To be told when a command of a pass was no longer right when it was looked at again, or could not be started this
+    /// To be called when a command of a pass was no longer right when it was looked at again, or could not be started this
     /// time. The next pass begins with the methods after it, and its method looks at everything else first: one that is
     /// wrong all the time does not keep the others from their turn.
     pub fn reject(&mut self, command: &Command) {

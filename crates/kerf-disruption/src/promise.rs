@@ -7,7 +7,7 @@ use crate::{Blocked, Promise};
 impl Promise {
     /// Whether the move is still worth it now that its replacements have launched, at these prices.
     ///
-    /// A price that nobody knows breaks no promise: the node is there, and taking it back on a guess would be churn of
+    /// An unknown price breaks no promise: the node is there, and taking it back on a guess would be churn of
     /// our own making.
     pub fn check(self, prices: impl IntoIterator<Item = Option<Price>>) -> Result<(), Blocked> {
         let known = |price: Option<Price>| price.filter(|price| *price < Price::MAX);

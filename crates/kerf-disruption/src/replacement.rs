@@ -36,7 +36,7 @@ pub fn purchase(
     labels: &KnownLabels,
     spot_to_spot: bool,
 ) -> Result<Purchase, Blocked> {
-    // Whatever a pod that waits is granted, nobody is moved to a node that is less than the pool asks for.
+    // A pending pod may get relaxed minValues. A running pod is never moved to a node with less than the pool asks for.
     if planned.min_values_relaxed {
         let detail = "minValues requirement is not met without lowering it".to_owned();
         return Err(Blocked::MinValues { detail });
@@ -188,7 +188,7 @@ fn below_same_type(candidates: &[&Candidate], claim: &PlannedClaim) -> Price {
         *price = known.min(*price);
     }
     let returning = claim.instance_types.iter().filter_map(|one| sources.get(one.name()));
-    // A price that nobody knows cannot be undercut.
+    // No replacement is cheaper than an unknown price.
     let undercut = |price: &Price| if *price == Price::MAX { Price::ZERO } else { *price };
     returning.map(undercut).min().map_or(Price::MAX, |price| price - Price::from_ten_billionths(1))
 }

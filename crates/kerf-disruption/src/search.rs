@@ -25,7 +25,7 @@ pub(crate) fn first_found<T: Sync, F: Send, E: Send>(
         let mut mine = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            // Everything before the best is still looked at, by whoever took it.
+            // Everything before the best is still looked at, by the thread that took it.
             if at >= best.load(Ordering::Relaxed) {
                 break;
             }

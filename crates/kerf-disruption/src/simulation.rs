@@ -1,4 +1,4 @@
-//! Trying a disruption out: where would everybody go?
+//! Simulating a disruption: where would the pods go?
 
 use kerf_model::{Price, Snapshot};
 use kerf_scheduler::{Leaving, Options, Placement, Plan, PlannedClaim, Prober, Stop, Stopped};

@@ -29,7 +29,7 @@ pub(crate) struct Trials {
     held_by_grace: Vec<OnceLock<Option<Blocked>>>,
 }
 
-/// Told to everyone of the kind.
+/// The same for all of the kind.
 type Told = Result<Arc<Outcome>, Blocked>;
 
 /// What two nodes have to have in common for the cluster to be as well off without the one as without the other.
@@ -113,12 +113,12 @@ impl Trials {
         self.outcomes[self.kinds[at]].0
     }
 
-    /// What became of its kind. `trial` must be of the example, whoever asks first.
+    /// The result of its kind. `trial` must be of the example, whichever node asks first.
     pub(crate) fn of(&self, at: usize, trial: impl FnOnce() -> Result<Outcome, Blocked>) -> Told {
         self.outcomes[self.kinds[at]].1.get_or_init(|| trial().map(Arc::new)).clone()
     }
 
-    /// What its kind waits for, if that is a grace period. `find` must be of the example, whoever asks first.
+    /// What its kind waits for, if that is a grace period. `find` must be of the example, whichever node asks first.
     pub(crate) fn held_by_grace(
         &self,
         at: usize,

@@ -60,7 +60,7 @@ pub fn satisfies_min_values(
             return Ok(walked + 1);
         }
     }
-    // An empty list names no key that is short: whoever filtered it to nothing has the better reason.
+    // An empty list names no key that is short: the filter that emptied it has the better reason.
     if types.is_empty() {
         return Ok(0);
     }

@@ -85,7 +85,7 @@ impl Resources {
         sum
     }
 
-    /// Differences over this side's names only: nobody owns what is not there.
+    /// Differences over this side's names only: a resource that this side lacks has no remainder.
     pub fn minus(&self, other: &Self) -> Self {
         self.iter().map(|(name, amount)| (name, amount - other.amount(name))).collect()
     }

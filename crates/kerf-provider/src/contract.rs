@@ -99,14 +99,14 @@ pub struct ProviderFacts {
     /// As it stands in metrics.
     pub name: &'static str,
     /// The kinds of NodeClass that this provider understands; the first is the default. Pools and claims that refer to other
-    /// kinds belong to somebody else and are left alone.
+    /// kinds belong to another operator and are left alone.
     pub node_classes: Vec<NodeClassKind>,
     /// The rules for labels with this provider's own in them: the labels and domains it knows, the label that names a
     /// reservation, other names of labels and of values.
     pub label_rules: LabelRules,
     /// Which conditions of a node call for its replacement, and after what time.
     pub repair_policies: Vec<RepairPolicy>,
-    /// Whether nodes come with the taints and start-up taints of their claim, as kubelets can be told to. Start-up taints that
+    /// Whether nodes come with the taints and start-up taints of their claim, as kubelets can be configured to. Start-up taints that
     /// are missing at registration were then removed, and are not put back.
     pub nodes_register_with_taints: bool,
 }

@@ -52,7 +52,7 @@ pub trait ControllerContext: Send + Sync {
     /// Writes what changed between the two.
     async fn write_node(&self, before: &Node, after: Node) -> Result<(), BoxError>;
 
-    /// Writes what is different in `changed`, metadata and status, unless somebody else wrote the NodeClass first. The next
+    /// Writes what is different in `changed`, metadata and status, unless another writer wrote the NodeClass first. The next
     /// reconcile sees it even if the watch is late.
     async fn write_node_class(
         &self,
@@ -87,7 +87,7 @@ type Run = Box<dyn FnOnce(Context, CancellationToken) -> Running<()> + Send>;
 pub enum Task {
     /// Again and again, with pauses.
     Periodic { every: Duration, pass: Pass },
-    /// Until it is told to stop; it must not end before.
+    /// Until `stop` is cancelled; it must not end before.
     Lasting(Run),
 }
 
@@ -126,7 +126,7 @@ impl Registry {
         self.tasks.push((name, Task::Periodic { every, pass }));
     }
 
-    /// Runs until it is told to stop, such as a queue that is listened to.
+    /// Runs until `stop` is cancelled, such as a queue that is listened to.
     pub fn add_lasting<F>(
         &mut self,
         name: &'static str,

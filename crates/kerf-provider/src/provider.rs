@@ -9,7 +9,7 @@ use kube::Client;
 
 use crate::{BoxError, CloudProvider, NodeClassKind};
 
-/// A provider as the binary lists it. This is all that the binary has to be told of a cloud.
+/// A provider as the binary lists it. This is all that the binary has to know of a cloud.
 pub trait Provider: Send + Sync {
     /// The value of `--provider` that chooses it.
     fn name(&self) -> &'static str;

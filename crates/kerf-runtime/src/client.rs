@@ -129,10 +129,10 @@ impl Connection<'_> {
 
     fn build(&self, limit: Option<Bucket>, fence: Option<Fence>) -> Result<Client, Error> {
         let mut config = self.config.clone();
-        // Whoever asks decides when to ask again. A 429 is an answer (a disruption budget says not now), the
+        // The caller decides when to ask again. A 429 is an answer (a disruption budget says not now), the
         // election counts its attempts against a deadline, and a write repeated unseen is a conflict with itself.
         config.default_retry = false;
-        // Whoever was first wins; it is the same provider.
+        // The first caller wins; it is the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         if let Ok(agent) = HeaderValue::from_str(self.user_agent) {
             config.headers.push((http::header::USER_AGENT, agent));

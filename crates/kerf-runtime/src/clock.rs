@@ -28,7 +28,7 @@ enum Source {
     Tokio { epoch: Timestamp, start: Instant, suspended: Arc<AtomicU64> },
 }
 
-/// The clock of this machine that goes on while it is suspended and can be set by nobody. `Instant` stands still in a
+/// The clock of this machine that goes on while it is suspended and cannot be set. `Instant` stands still in a
 /// suspended virtual machine on Linux, and other machines do not.
 #[cfg(target_os = "linux")]
 const THROUGH_PAUSES: ClockId = ClockId::Boottime;
@@ -72,7 +72,7 @@ impl Clock {
     }
 
     /// Makes `uptime` jump, as it does for a machine that was suspended: no timer of tokio knows of it. A clock of the
-    /// system cannot be told to.
+    /// system cannot do that.
     pub fn suspend(&self, pause: Duration) {
         if let Source::Tokio { suspended, .. } = &self.0 {
             let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);

@@ -4,7 +4,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Runs a long computation without holding up others, where there are other threads for them: they have leases to renew.
 ///
-/// With one thread everybody waits. That is what virtual time needs: were the computation on a thread of its own, what
+/// With one thread every task waits. That is what virtual time needs: were the computation on a thread of its own, what
 /// others do meanwhile would depend on how fast the machine is, and no run would be like the next.
 pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     let several = Handle::try_current()

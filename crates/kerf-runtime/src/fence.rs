@@ -3,7 +3,7 @@
 //! A leader that was stopped for a while (SIGSTOP, a suspended machine, a starved container) does not know it when it goes
 //! on: another may lead by then. So the right to write does not end when this process notices something. It ends at a
 //! time: when the last successful renewal was *sent*, plus the duration of the lease. The others wait that long after they
-//! have *seen* that renewal, which is later. The time is told by a clock that runs through pauses ([`Clock::uptime`]), and
+//! have *seen* that renewal, which is later. The time comes from a clock that runs through pauses ([`Clock::uptime`]), and
 //! every write asks for it at the last moment there is.
 //!
 //! What is left: a write that was handed to the kernel before the end arrives as late as the network is slow, and a process
@@ -33,7 +33,7 @@ struct Shared {
 
 #[derive(Clone, Copy, Debug)]
 enum Right {
-    /// There is nobody else.
+    /// There is no other process.
     Unlimited,
     /// Never had, or given back.
     None,

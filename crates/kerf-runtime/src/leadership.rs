@@ -21,7 +21,7 @@ pub struct Term {
     pub ended: CancellationToken,
 }
 
-/// Why a term ended without anybody having asked for it.
+/// Why a term ended without a request to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended<E> {
     #[error(transparent)]
@@ -76,7 +76,7 @@ where
         }
         lost = leading => {
             term.ended.cancel();
-            // Nobody else may lead before the lease has run out, so what is under way may end until then. Whoever took
+            // No other replica may lead before the lease has run out, so calls under way may end until then. One that took
             // the lease is at work already: nothing of ours may follow.
             let left = fence.as_ref().map_or(Duration::ZERO, Fence::left);
             let _ = tokio::time::timeout(left, &mut work).await;
@@ -124,7 +124,7 @@ impl Seat {
     async fn lost(&mut self) -> Lost {
         match (&mut self.standing).await {
             Ok(Some(lost)) => lost,
-            // It was not asked to give anything back yet, so it panicked: nobody renews the lease any more.
+            // It was not asked to give anything back yet, so it panicked: nothing renews the lease any more.
             Ok(None) | Err(_) => Lost::Abandoned,
         }
     }

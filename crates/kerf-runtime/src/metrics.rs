@@ -46,7 +46,7 @@ impl Metrics {
         all
     }
 
-    /// The same, in pieces: in a large cluster the whole is many megabytes, which nobody needs at once. An error of `send`
+    /// The same, in pieces: in a large cluster the whole is many megabytes, and no client needs them at once. An error of `send`
     /// ends it.
     pub fn write(&self, send: impl FnMut(String) -> fmt::Result) {
         let mut text = PrometheusText::new(send);

@@ -1,4 +1,4 @@
-//! Writing back an object that was changed in memory: only what changed, and only if nobody was faster.
+//! Writing back an object that was changed in memory: only what changed, and only if no other writer was faster.
 
 use std::{collections::BTreeSet, fmt::Debug};
 
@@ -20,7 +20,7 @@ pub enum Lock {
 }
 
 /// Sends the difference between `before` and `after`, first without and then with the `status`. With a lock, both are on
-/// the condition that nobody else wrote in between. `None`: there is none.
+/// the condition that no other writer wrote in between. `None`: there is none.
 pub async fn patch_both<K>(
     api: &Api<K>,
     before: &K,

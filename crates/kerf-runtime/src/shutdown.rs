@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 /// A token that is cancelled by the first SIGTERM or SIGINT. The second one ends the process at once,
-/// for whoever does not want to wait for the controllers to finish.
+/// for users who do not want to wait for the controllers to finish.
 pub fn on_signals() -> io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

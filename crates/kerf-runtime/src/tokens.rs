@@ -41,7 +41,7 @@ impl Tokens {
         has_one
     }
 
-    /// Takes what is there: whoever guards the real bucket says that it is empty.
+    /// Takes all tokens: the owner of the real bucket says that it is empty.
     pub fn drain(&mut self) {
         self.refill();
         self.level = self.level.min(0.0);

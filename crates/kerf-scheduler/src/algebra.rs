@@ -26,7 +26,7 @@ pub(crate) struct Value(u32);
 pub(crate) struct Rule(u32);
 
 /// A set of requirements, never with one on the hostname: every node has its own, so sets that held it
-/// could not be shared. Whoever needs it keeps it beside the set.
+/// could not be shared. A caller that needs it keeps it beside the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SetId(u32);
 

@@ -1,4 +1,4 @@
-//! Why a pod cannot be placed. Values, not text: whoever wants text prints them.
+//! Why a pod cannot be placed. Values, not text: a caller that wants text prints them.
 
 use std::fmt;
 

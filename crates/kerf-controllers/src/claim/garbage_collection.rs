@@ -77,9 +77,9 @@ fn node_is_ready(context: &Context, claim: &NodeClaim) -> bool {
     })
 }
 
-/// Terminates instances whose claims are gone: they are paid for and used by nobody.
+/// Terminates instances whose claims are gone: they cost money and are not used.
 ///
-/// A claim keeps its instance by a finalizer, so this takes somebody's hand: a finalizer removed by force, or an etcd
+/// A claim keeps its instance by a finalizer, so this happens only after an intervention: a finalizer removed by force, or an etcd
 /// restored from an old backup. The claims are listed anew before anything is terminated, because the index may be late.
 async fn terminate_orphans(context: &Context, instances: &[Launched]) -> Result<()> {
     let now = context.now();

@@ -3,7 +3,7 @@
 //! Many controllers write the same claim, each its own part: one its conditions, another when a pod last came or went. Were
 //! they to write at once, each with the version it had read, all but one would be refused and would have to begin anew, a
 //! launch among them. So a write waits for its turn and carries its own change over to the newest version that we know.
-//! What is refused then was changed by somebody else.
+//! A write that is refused then was preceded by another process.
 
 use std::{
     collections::HashMap,
@@ -93,7 +93,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut turns = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map's own: nobody holds it or waits for it.
+        // Only the map has it: no task holds it or waits for it.
         if turns.get(&self.claim).is_some_and(|queue| Arc::strong_count(queue) == 1) {
             turns.remove(&self.claim);
         }

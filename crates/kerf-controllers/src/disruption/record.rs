@@ -53,7 +53,7 @@ impl Record {
         }
     }
 
-    /// What stands on a claim; nothing if it replaces none, or if somebody else wrote there.
+    /// What stands on a claim; nothing if it replaces none, or if another writer changed the annotation.
     pub(crate) fn read(claim: &NodeClaim) -> Option<Self> {
         let written = claim.annotations().get(annotations::REPLACES)?;
         let written: Written = serde_json::from_str(written).ok()?;

@@ -1,4 +1,4 @@
-//! What disruption says: to whoever looks at a node, a claim or a pool, in counters, and in the log.
+//! What disruption reports: events on nodes, claims and pools, counters, and the log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,10 +34,10 @@ pub(super) struct Reports {
     unreadable_budgets: BTreeMap<String, BudgetError>,
 }
 
-/// Which kind of event tells of a refusal.
+/// Which kind of event reports a refusal.
 fn event(refused: &Refused) -> Option<&'static str> {
     match (&refused.why, refused.method) {
-        // Nothing is wrong with these nodes, or it is told elsewhere.
+        // Nothing is wrong with these nodes, or another event reports it.
         (
             Blocked::InQueue
             | Blocked::NotManaged
@@ -209,7 +209,7 @@ fn on_node_and_claim(
     context.recorder.record(finish(notice));
 }
 
-/// Tells each node that it is about to be replaced. Nodes that are only removed are told when it happens.
+/// An event on each node that is about to be replaced. Nodes that are only removed get theirs when it happens.
 pub(super) fn candidates(context: &Context, commands: &[Command]) {
     for command in commands {
         if command.decision() == Decision::Replace {
@@ -312,7 +312,7 @@ pub(super) fn text(command: &Command) -> String {
     )
 }
 
-/// A command as one of its nodes is told of it.
+/// A command in the words of an event on one of its nodes.
 fn text_for_node(command: &Command, node: &str) -> String {
     let decision = command.decision().as_str();
     match command.candidates.len() {

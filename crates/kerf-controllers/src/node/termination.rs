@@ -87,14 +87,14 @@ impl Reconciler for Termination {
         if !context.definitions.stay(step).await? {
             return Ok(Outcome::After(definitions::LOOK_AGAIN));
         }
-        // Without a claim, or with two that claim the same instance, the node is drained and let go; its instance is nobody's.
+        // Without a claim, or with two that claim the same instance, the node is drained and released; its instance stays.
         let claim = context.index.read().claim_of(provider_id).cloned().ok();
         if let Some(claim) = &claim
             && !claim.is_deleting()
         {
             context.delete_claim(claim).await?;
         }
-        // The pods of a node whose instance is gone cannot be drained: nobody is there to end them.
+        // The pods of a node whose instance is gone cannot be drained: no kubelet is there to end them.
         if !is_ready(&node) && instance_is_gone(context, provider_id).await? {
             return release(context, &node).await;
         }

@@ -1,4 +1,4 @@
-//! What owners of pods are told about the `karpenter.sh/do-not-disrupt` annotation: until when it holds, that it no longer
+//! Events about the `karpenter.sh/do-not-disrupt` annotation of pods: until when it holds, that it no longer
 //! does, or that it never did.
 
 use jiff::Timestamp;

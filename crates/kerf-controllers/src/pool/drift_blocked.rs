@@ -13,7 +13,7 @@ use kube::ResourceExt;
 
 use crate::context::Context;
 
-/// A pool stays stuck until somebody changes it; once in a while is enough to say so.
+/// A pool stays blocked until it is changed; an event once in a while is enough.
 const SAY_AGAIN: Duration = Duration::from_mins(15);
 
 /// Says on the pool, and by an event, that its drifted nodes have to wait for a higher limit.

@@ -202,7 +202,7 @@ fn totals_are_those_of_all_nodes() {
             PodDisruption { reschedulable, counted, eviction_cost, ..PodDisruption::default() };
         Arc::new(Pod { disruption, ..Pod::default() })
     };
-    // A pod that is leaving and a daemon, beside an ordinary one and one that nobody would miss.
+    // A pod that is leaving and a daemon, beside an ordinary one and one without disruption cost.
     let pods =
         || vec![pod(true, true, 1), pod(false, true, 2), pod(false, false, 4), pod(true, true, -8)];
     let node = |pool: &str, type_name: &str| {

@@ -29,7 +29,7 @@ pub struct Stake {
     pub pool: String,
     /// Of its nodes.
     pub price: Price,
-    /// Of moving their pods. A node with pods that nobody would miss does not pay for another.
+    /// Of moving their pods. A node whose pods cost nothing does not pay for another.
     pub cost: Cost,
     pub controls: ChurnControls,
 }

@@ -165,7 +165,7 @@ fn replacements_have_to_be_cheaper_by_the_factor() {
     check(&[("0.5", "0.5"), ("0.5", "1.0")], "0.50", Some("price_factor"));
     check(&[("0.5", "0.5"), ("0.5", "1.0")], "0.49", None);
     check(&[("0.5", "1.0"), ("0.5", "0")], "0.01", Some("price_factor"));
-    // Nothing is cheaper than a price that nobody knows.
+    // Nothing is cheaper than an unknown price.
     check(&[("0", "1.0")], "0", Some("unknown_price"));
     check(&[("0", "1.0")], "0.1", Some("unknown_price"));
     // A product that is no whole number of units: 0.3333333333 times 0.5 is 0.16666666665.
@@ -220,7 +220,7 @@ fn replacements_have_to_save_what_the_disruption_costs() {
     check(&[("0.40", pods(8), "0.01")], "0.35", Some("0.08"));
     check(&[("0.40", pods(8), "0.01")], "0.32", None);
     check(&[("0.40", pods(8), "0.01")], "0.10", None);
-    // A threshold of 0 still wants the replacement to be cheaper, and pods that nobody would miss cost nothing.
+    // A threshold of 0 still wants the replacement to be cheaper, and pods without disruption cost cost nothing.
     check(&[("0.40", pods(8), "0")], "0.40", Some("same_or_more_expensive_replacement"));
     check(&[("0.40", pods(0), "0.01")], "0.3999", None);
     check(&[("0.40", pods(0), "0.01")], "0.40", Some("same_or_more_expensive_replacement"));
@@ -275,7 +275,7 @@ fn nodes_put_their_costs_together_within_their_pool() {
     assert_eq!(at_most([("a", 3), ("a", 8)]), price("0.89"));
     // Half of the savings for each, and seven cents are required of one.
     assert_eq!(at_most([("a", 3), ("b", 7)]), price("0.86"));
-    // A node that nobody would miss does not pay for another.
+    // A node without disruption cost does not pay for another.
     assert_eq!(at_most([("a", -5), ("a", 7)]), price("0.93"));
 }
 
@@ -358,7 +358,7 @@ fn removals_have_to_save_what_the_disruption_costs() {
         &[("0.19", pods(1), "0.01"), ("0.10", pods(11), "0.01")],
         blocked_by(1, "0.1", "0.11", pods(11)),
     );
-    // A price that nobody knows saves nothing; without cost, or without a threshold, that does not matter.
+    // An unknown price saves nothing; without cost, or without a threshold, that does not matter.
     check(&[("0", pods(1), "0.01")], Some(Blocked::UnknownPrice));
     check(&[("0", pods(0), "0.01")], None);
     check(&[("0", pods(1), "0")], None);

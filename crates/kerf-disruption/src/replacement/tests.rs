@@ -261,7 +261,7 @@ fn spot_gives_way_to_spot_only_with_a_wide_choice() {
     check(&["spot m 0.25"], 20, true, controls("0.64", "0"), Ok(15));
     // Two pods at 0.01 each: what costs 0.15 saves too little for a node of 0.16.
     check(&["spot m 0.16"], 20, true, controls("1", "0.01"), short_by(14, 0, 1));
-    // Each is told what it took: 0.15 to 0.2 the one, and 0.12 to 0.14 the other.
+    // The refusal says what each control removed: the one 0.15 to 0.2, the other 0.12 to 0.14.
     check(&["spot m 0.25"], 20, true, controls("0.6", "0.07"), short_by(11, 6, 3));
     check(&["spot m 0.17"], 20, true, controls("1", "0.01"), Ok(15));
     // Several nodes into one need no choice, but do need the gate.
@@ -403,7 +403,7 @@ fn several_nodes_are_not_merged_into_one_of_their_own_type() {
         &["m: on-demand@a 0.7", "n: on-demand@a 0.3", "o: on-demand@a 0.29"],
         "o as any, saves 0.71 up to 0.2999999999",
     );
-    // One whose price nobody knows cannot be undercut.
+    // No replacement is cheaper than an unknown price.
     check(
         &["on-demand m 1", "on-demand n 0"],
         &["n: on-demand@a 0.3", "o: on-demand@a 0.2"],
@@ -476,7 +476,7 @@ fn refusals_say_what_the_best_offer_was() {
             cost: Cost(2 * Cost::ONE.0)
         }
     );
-    // Not even the cheapest offering would do, so nobody looked any further.
+    // Not even the cheapest offering would do, so the search ended there.
     assert_eq!(
         blocked("0.5", "0"),
         Blocked::PriceFactor {
@@ -500,7 +500,7 @@ fn a_promise_is_kept_by_asking_only_for_what_keeps_it() {
     let types = ["a: on-demand@a 0.2", "b: on-demand@a 0.5", "c: on-demand@a 0.6"];
     check(&node, &types, "0.55", "a b as any, saves 0.8 up to 0.55");
     check(&node, &types, "0.9", "a b c as any, saves 0.8 up to 0.9");
-    // The cheapest is sold for more elsewhere; the next one is sure, and what it saves is what is told.
+    // The cheapest is sold for more elsewhere; the next one is sure, and its savings are reported.
     let uneven = ["a: on-demand@a 0.2, on-demand@b 0.7", "b: on-demand@a 0.3"];
     check(&node, &uneven, "0.5", "b as any, saves 0.7 up to 0.5");
     // Nothing is sure: whatever is bought is looked at when it is there.

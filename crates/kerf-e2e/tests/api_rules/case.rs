@@ -169,7 +169,7 @@ impl Case {
                 Err(_) => write!(field, ".{step}").unwrap(),
             }
         }
-        // Of a missing part and of an entry that is there twice the part itself is named.
+        // Of a missing part and of an entry that is listed twice the part itself is named.
         match self.keyword.split_once(' ') {
             Some(("required", name)) if field.is_empty() => name.to_owned(),
             Some(("required", name)) => format!("{field}.{name}"),

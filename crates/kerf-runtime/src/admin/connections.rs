@@ -1,6 +1,6 @@
 //! Connections of strangers: bounded in number, in the time they may take to ask, and in how long they live.
 //!
-//! Whoever reaches a port can open connections and say nothing. Each endpoint has room for a few; when it is full, the one
+//! A client that reaches a port can open connections and send nothing. Each endpoint has room for a few; when it is full, the one
 //! that has been silent longest makes way for the new one. So who asks at once is answered at once, however many others
 //! are silent, and the process never runs out of file descriptors for its own work.
 

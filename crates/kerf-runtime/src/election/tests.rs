@@ -1,4 +1,4 @@
-//! Elections in virtual time, against an API server that holds one lease and can be told to misbehave.
+//! Elections in virtual time, against an API server that holds one lease and can be made to misbehave.
 
 use std::{
     convert::Infallible,
@@ -462,7 +462,7 @@ fn work_that_takes_every_thread_does_not_keep_the_lease_from_being_renewed() {
     let ended = runtime.block_on(crate::leadership::lead(Some(election), stop, async |term| {
         term.begun.cancelled().await;
         std::thread::sleep(3 * SECOND);
-        // A leader that had lost the lease would be told now.
+        // A leader that had lost the lease would learn it now.
         sleep(Duration::from_millis(300)).await;
         Ok::<_, Infallible>(())
     }));

@@ -1,7 +1,7 @@
 //! Many notices, few events: what is said again is counted on the event that said it first.
 //!
 //! The rules and numbers are those of client-go's correlator, which cluster operators know: the same thing about the same
-//! object is one event with a count; an object of which the same is told in many wordings gets one event for all of them;
+//! object is one event with a count; an object with many wordings of the same reason gets one event for all of them;
 //! and no object gets more than 25 events at once and one in five minutes after that.
 
 use std::{
@@ -19,12 +19,12 @@ use k8s_openapi::{
 /// More events than this waiting means that the API server does not take them. About as many megabytes as thousands.
 pub(super) const WAITING_AT_MOST: usize = 10_000;
 
-/// Wordings of one reason about one object that are told one by one, within [`SIMILAR_WITHIN`].
+/// Wordings of one reason about one object that get an event each, within [`SIMILAR_WITHIN`].
 const WORDINGS: usize = 10;
 const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 const COMBINED: &str = "(combined from similar events): ";
 
-/// Events of one object that are told at once, and how long it takes until it may have one more.
+/// Events of one object that are written at once, and how long it takes until it may have one more.
 const OF_ONE_OBJECT: u32 = 25;
 const ONE_MORE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
@@ -69,7 +69,7 @@ pub(super) enum Unsent {
     TooManyOfOneObject,
 }
 
-/// What one object was told about lately.
+/// The recent events of one object.
 #[derive(Debug, Default)]
 struct Told {
     wordings: HashMap<String, (Timestamp, Vec<String>)>,

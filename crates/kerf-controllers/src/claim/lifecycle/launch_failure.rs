@@ -6,7 +6,7 @@ use kerf_provider::ProviderError;
 
 use crate::metrics::Cause;
 
-/// Somebody has to change a policy of the cloud first, and does not do so within seconds.
+/// A policy of the cloud has to be changed first, and that takes longer than seconds.
 const UNAUTHORIZED_AGAIN: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug, PartialEq)]

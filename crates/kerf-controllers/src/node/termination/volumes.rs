@@ -11,7 +11,7 @@ use kube::ResourceExt;
 
 use crate::{context::Context, error::Result};
 
-/// More names than this help nobody.
+/// More names than this do not help the reader.
 const NAMED_AT_MOST: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

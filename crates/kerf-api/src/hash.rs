@@ -1,4 +1,4 @@
-//! The hash of a NodePool's template, by which NodeClaims find out that they are out of date.
+//! The hash of a NodePool's template. A NodeClaim with another hash has drifted.
 //!
 //! Clusters that come from Karpenter carry such hashes in annotations. They have to come out the
 //! same here, or every node would count as drifted on the day of the move.

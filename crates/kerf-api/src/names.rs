@@ -1,4 +1,4 @@
-//! What Kubernetes accepts as a label, and the sentences in which it refuses the rest.
+//! What Kubernetes accepts as a label, and its messages for other values.
 
 const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \

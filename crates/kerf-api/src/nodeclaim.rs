@@ -1,4 +1,4 @@
-//! `NodeClaim`: one node that was asked for, from the request to its end.
+//! `NodeClaim`: one requested node, from the request to its deletion.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `NodePool`: what nodes may look like, how many there may be, and how readily they are replaced.
+//! `NodePool`: the shape of nodes, their limits, and how they are disrupted.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Questions that are asked of objects all over the house, answered once.
+//! Accessors of objects that all crates use.
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Node, jiff};

@@ -1,4 +1,4 @@
-//! What a NodeClaim remembers of replacements for it that were begun in vain.
+//! The record on a NodeClaim of replacements for it that failed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ResourceExt;

@@ -1,4 +1,4 @@
-//! Taking watch events in.
+//! Applying watch events to the index.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What disruption asks of nodes and pods, read from their objects.
+//! The facts about nodes and pods that disruption needs, read from their objects.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;

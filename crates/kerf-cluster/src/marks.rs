@@ -1,4 +1,4 @@
-//! What the operator intends with a machine and has written nowhere: pods that are about to come, and that it will go.
+//! What the operator intends for a node and has not written to the API server: pods that are nominated to it, and its deletion.
 //!
 //! Marks live beside the watched objects, under the name of the claim, and go with the claim. They do not outlive the
 //! process: nominations are over in seconds, and a mark for deletion is only ever a step ahead of the deletion itself.

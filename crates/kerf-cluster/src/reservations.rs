@@ -6,8 +6,8 @@
 //! instance. Both live under one lock with everything else that counts, so that `limits` hold at every instant, whichever
 //! controller asks and however late the watch is.
 //!
-//! The name is chosen here and not by the API server, because a creation may lose its answer: only by its name can one find
-//! out later what became of it. A process that starts anew lists all claims before it creates any.
+//! The name is chosen here and not by the API server, because a creation may lose its answer: only its name tells
+//! later whether the claim exists. A process that starts anew lists all claims before it creates any.
 
 use std::{
     borrow::Cow,

@@ -1,5 +1,5 @@
-//! What of an object is worth keeping. A pod as the API server sends it is mostly environment, probes, mounts and the
-//! diary of who wrote which field; decisions read none of that, and there are tens of thousands of pods.
+//! Which fields of an object the index keeps. A pod as the API server sends it is mostly environment, probes, mounts and the
+//! managed fields; decisions read none of that, and there are tens of thousands of pods.
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},

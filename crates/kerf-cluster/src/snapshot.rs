@@ -1,4 +1,4 @@
-//! From the index to what decisions are made from. The operator, `kerf plan`, `kerf explain` and simulations all come through
+//! From the index to the snapshot of decisions. The operator, `kerf plan`, `kerf explain` and simulations all come through
 //! here.
 
 use std::{

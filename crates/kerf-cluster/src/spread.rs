@@ -1,4 +1,4 @@
-//! Default spread constraints, and what the pods belong to that they are given to.
+//! Default spread constraints, and the Services and owners of pods that their selectors follow from.
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use kerf_model::{

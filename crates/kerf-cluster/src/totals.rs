@@ -1,4 +1,4 @@
-//! What the machines of a pool amount to.
+//! The resources of a pool's nodes, summed up.
 
 use kerf_model::{Quantity, Resources};
 
@@ -8,7 +8,7 @@ use crate::{Cluster, state_node::UnreadableStateNode};
 const ALWAYS_NAMED: [&str; 5] = ["cpu", "memory", "pods", "ephemeral-storage", "nodes"];
 
 impl Cluster {
-    /// The capacity of the pool's machines, each also counting as one of `nodes`. Those on their way out count for nothing.
+    /// The capacity of the pool's machines, each also counting as one of `nodes`. Those that are being deleted do not count.
     pub fn pool_resources(&self, pool: &str) -> Result<Resources, UnreadableStateNode> {
         let zeros = ALWAYS_NAMED.into_iter().map(|name| (name, Quantity::ZERO));
         let mut total: Resources = zeros.collect();

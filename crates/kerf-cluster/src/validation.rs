@@ -1,4 +1,4 @@
-//! Pods that no node is launched for, because of how they are written or because of what they still wait for.
+//! Pods for which no node is launched: their spec is invalid, or they wait for a volume.
 
 use std::fmt;
 

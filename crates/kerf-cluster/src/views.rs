@@ -125,7 +125,7 @@ impl Cluster {
         Arc::clone(made.pdbs.get_or_insert_with(limits))
     }
 
-    /// The capacity and the number of the pool's machines. Those on their way out count for nothing.
+    /// The capacity and the number of the pool's machines. Those that are being deleted do not count.
     pub(crate) fn pool_total(&self, pool: &str) -> Result<(Resources, u64), UnreadableStateNode> {
         let mut made = self.views.lock();
         let totals = &mut made.totals;
@@ -138,7 +138,7 @@ impl Cluster {
         }
     }
 
-    /// What the machine of a claim adds to this pool: nothing where it is on its way out.
+    /// What the machine of a claim adds to this pool: nothing if it is being deleted.
     pub(crate) fn share_of(
         &self,
         claim: &str,

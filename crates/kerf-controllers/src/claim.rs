@@ -1,4 +1,4 @@
-//! What is done about NodeClaims: made, launched, registered, initialised, judged, expired, collected.
+//! Controllers of NodeClaims: creation, launch, registration, initialization, conditions, expiration, garbage collection.
 
 pub(crate) mod conditions;
 pub(crate) mod consistency;

@@ -1,4 +1,4 @@
-//! What every controller is given.
+//! What every controller gets: client, index, clock, provider, recorder and metrics.
 
 use std::{sync::Arc, time::Duration};
 

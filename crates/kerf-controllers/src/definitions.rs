@@ -1,6 +1,6 @@
-//! Whether the custom resources that everything rests on are here to stay.
+//! Whether the CRDs that Kerf needs are there and not being deleted.
 //!
-//! With a `CustomResourceDefinition` go all its objects: the API server deletes them, and what they own is deleted after them.
+//! When a `CustomResourceDefinition` is deleted, the API server deletes all its objects, and then what they own.
 //! That must not cost a cluster all its machines, so nothing is terminated while a definition is missing or on its
 //! way out.
 

@@ -1,16 +1,16 @@
-//! Taking away nodes that are not needed, not wanted any more, or too dear for what runs on them.
+//! Disruption of nodes that are empty, drifted, or too expensive for their pods.
 //!
-//! What to take away is decided by `kerf-disruption`. Here is what surrounds a decision: the loop that asks for it and
-//! looks at it a second time before acting, the commands under way, and what they leave behind when an operator ends.
+//! `kerf-disruption` decides what to disrupt. Here is what surrounds a decision: the loop that asks for it and
+//! looks at it a second time before acting, the commands under way, and their recovery after an operator has ended.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `start` | from a decision to a command under way |
-//! | `execution` | from there to the end, or back |
+//! | `execution` | from there to the end, or the rollback |
 //! | `commands` | which commands are under way, and what each waits for |
-//! | `record` | what of a command outlives the operator |
+//! | `record` | the part of a command that survives the operator |
 //! | `recovery` | what to do with commands of an operator that has ended |
-//! | `marking` | the taint and the condition on what is disrupted |
+//! | `marking` | the taint and the condition on disrupted nodes and claims |
 //! | `reports` | events, counters and log lines |
 
 mod commands;

@@ -1,4 +1,4 @@
-//! What the controllers count, under the names that Karpenter's dashboards and alerts know.
+//! The metrics of the controllers, under the names of Karpenter's dashboards and alerts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is done about Nodes: drained and ended, and repaired.
+//! Controllers of Nodes: termination and repair.
 
 pub(crate) mod repair;
 pub(crate) mod termination;

@@ -1,4 +1,4 @@
-//! What is done about Pods: when they last came or went, and what their owners learn about `do-not-disrupt`.
+//! Controllers of Pods: the last pod event of a node, and events about `do-not-disrupt`.
 
 pub(crate) mod do_not_disrupt;
 pub(crate) mod last_event;

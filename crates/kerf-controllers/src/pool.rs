@@ -1,4 +1,4 @@
-//! What is done about NodePools: their status is written, and static ones keep their number of nodes.
+//! Controllers of NodePools: their status, and the number of nodes of static pools.
 
 mod drift_blocked;
 mod hash;

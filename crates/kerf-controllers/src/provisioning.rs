@@ -146,7 +146,7 @@ fn takes_reserved_place(claim: &NodeClaim) -> bool {
 }
 
 /// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at
-/// again until it runs, because a claim may come to nothing, and prices, limits and instance types change without an event.
+/// again until it runs, because a launch may fail, and prices, limits and instance types change without an event.
 async fn provision(context: &Context) -> Result<bool> {
     let elsewhere = context.promises.outstanding(context);
     let pods_wait = !elsewhere.is_empty();
@@ -226,7 +226,7 @@ pub(crate) fn promise(context: &Context, planned: &PlannedClaim, claim: &str) {
     }
 }
 
-/// Keeps places on what is there for the pods that were planned onto it, and nominates them by events.
+/// Keeps places on existing nodes and claims for the pods that were planned onto them, and nominates them by events.
 pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
     let until = context.now() + context.settings.batching.nomination_window();
     for placement in placements {

@@ -1,4 +1,4 @@
-//! Conditions that change and objects that go: counted and told as operatorpkg's status controllers do, for every kind at
+//! Metrics and events for changed conditions and deleted objects, as in operatorpkg's status controllers, for every kind at
 //! once. The index knows what an object was before each change, so nothing has to be remembered here.
 
 use std::{

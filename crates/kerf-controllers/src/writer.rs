@@ -1,5 +1,5 @@
 //! Every write of an object that the index holds. The index knows of it before the call returns, so that the next decision
-//! does not rest on what was before, however late the watch is.
+//! is not made from the old object, however late the watch is.
 
 use std::fmt::Debug;
 

@@ -1,5 +1,5 @@
-//! The policy `Balanced`: a move has to save at least half as large a part of what its pool costs as the part of the
-//! pool's pods is that it disturbs.
+//! The policy `Balanced`: the share of the pool's price that a move saves has to be at least half of the share of the
+//! pool's disruption cost that it causes.
 
 #[cfg(test)]
 mod tests;

@@ -134,7 +134,7 @@ pub enum Blocked {
     Limit {
         detail: String,
     },
-    /// Replacing it came to nothing, and another replacement has to wait.
+    /// Replacing it failed, and another replacement has to wait.
     Setback(Setback),
     ValidationChurn,
     ValidationBudget,

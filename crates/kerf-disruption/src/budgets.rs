@@ -17,7 +17,7 @@ use kerf_model::{
 pub struct Allowance {
     /// Initialised nodes of the pool, of which percentages are taken.
     pub nodes: u32,
-    /// Of those, the ones that are not ready or on their way out, whatever the reason.
+    /// Of those, the ones that are not ready or being deleted, whatever the reason.
     pub disrupting: u32,
     /// What the strictest budget that is active allows at a time, [`Allowance::UNLIMITED`] without one.
     pub allowed: u32,

@@ -1,4 +1,4 @@
-//! What is to be done: nodes that go, and what comes in their place.
+//! A disruption command: nodes to remove, and their replacements.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Command {
     /// Never empty.
     pub candidates: Vec<Candidate>,
     pub replacements: Vec<Replacement>,
-    /// Where the pods go that fit on what is there.
+    /// Where the pods go that fit on existing nodes and claims.
     pub placements: Vec<Placement>,
     /// What it saves when each replacement is bought as cheaply as it can be. `None`: what will be launched is unknown.
     pub savings: Option<Price>,

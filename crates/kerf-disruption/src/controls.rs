@@ -1,7 +1,7 @@
 //! The controls that keep churn low: which nodes consolidation may touch at all, and which moves are worth it.
 //!
 //! All of them have to agree, and all are exact: prices, costs and fractions are whole numbers of small units, so
-//! that a saving of `1.00 - 0.90` reaches a threshold of `0.10`. Only consolidation asks here. Empty, drifted and
+//! that a saving of `1.00 - 0.90` reaches a threshold of `0.10`. Only consolidation is subject to them. Empty, drifted and
 //! expired nodes go by rules of their own.
 
 mod lifetime;

@@ -1,4 +1,4 @@
-//! What a node costs, and what it costs to disturb it.
+//! The price of a node, and its disruption cost.
 
 use jiff::Timestamp;
 use kerf_model::{

@@ -1,4 +1,4 @@
-//! Nodes that are no longer as their pool wants them.
+//! Drift: nodes that no longer match their pool.
 
 use std::cmp::Reverse;
 

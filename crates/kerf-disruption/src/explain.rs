@@ -1,4 +1,4 @@
-//! Why a node is left alone, or what would become of it: every check with its outcome, and the simulation.
+//! Why a node is left alone, or what disruption would do with it: every check with its outcome, and the simulation.
 //!
 //! The same checks, simulation and prices as in a [`pass`](crate::pass()), only that nothing ends at the first refusal.
 

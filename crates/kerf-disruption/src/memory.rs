@@ -1,4 +1,4 @@
-//! What one pass leaves to the next: where the search stopped, and what is known to be fruitless.
+//! What one pass keeps for the next: where the search stopped, and what is known to find nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) const STALE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     rounds: BTreeMap<Method, Round>,
-    /// The method whose last command came to nothing.
+    /// The method whose last command failed.
     rejected: Option<Method>,
 }
 
@@ -102,7 +102,7 @@ impl Round {
         self.looked.get(name).map_or(0, |last| last.pass)
     }
 
-    /// What it finds ends the pass, so what was looked at to no end was looked at in vain.
+    /// Its first find ends the pass, so nodes that were looked at without a find need not be looked at again.
     pub(crate) fn looked_at(&mut self, name: &str) {
         self.note(name, true);
     }

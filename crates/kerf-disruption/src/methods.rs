@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) checks: &'static [(&'static str, CandidateCheck)],
     /// Looks at the whole cluster.
     pub(crate) look: for<'p> fn(&mut Look<'p>, &mut Shared<'p>),
-    /// What a next pass does not look at again, after a command of the method came to nothing.
+    /// What a next pass does not look at again, after a command of the method failed.
     pub(crate) remembers: Remembers,
     /// Looks at a command again before anything happens. Without one it is acted on at once.
     pub(crate) second_look: Option<SecondLook>,

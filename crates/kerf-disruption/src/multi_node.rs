@@ -1,4 +1,4 @@
-//! Several nodes less at once, with at most one new one.
+//! Multi-node consolidation: remove several nodes at once, with at most one replacement.
 
 use std::collections::BTreeMap;
 

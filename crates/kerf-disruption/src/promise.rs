@@ -1,4 +1,4 @@
-//! Keeping a promise: what was bought may cost no more than the move was approved for.
+//! The promise of a consolidation: its replacement may cost no more than the price at which it was approved.
 
 use kerf_model::Price;
 

@@ -1,4 +1,4 @@
-//! What may be bought in place of nodes that go, and up to which price.
+//! What may be launched to replace nodes, and up to which price.
 
 #[cfg(test)]
 mod tests;

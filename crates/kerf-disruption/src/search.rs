@@ -1,4 +1,4 @@
-//! Looking at many things at once, as if one after the other.
+//! A parallel search with the result of a sequential one.
 
 use std::{
     convert::Infallible,

@@ -1,6 +1,6 @@
-//! Leaving a node alone for a while after replacing it came to nothing.
+//! Leaving a node alone for a while after its replacement failed.
 //!
-//! A cloud that has nothing to sell, nodes that never register, a provider that buys what is dearer than promised: all of
+//! A cloud without capacity, nodes that never register, a provider that launches at a higher price than promised: all of
 //! these tend to be the same a minute later. Without a pause the oldest drifted node would be tried again and again while
 //! the others wait for their turn, and a consolidation that is never worth it would launch and undo for ever.
 

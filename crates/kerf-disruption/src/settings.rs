@@ -1,4 +1,4 @@
-//! What holds for every pool.
+//! Settings that hold for every pool.
 
 use std::{num::NonZero, thread};
 

@@ -1,4 +1,4 @@
-//! One node less, or a cheaper one in its place.
+//! Single-node consolidation: remove one node, or replace it by a cheaper one.
 
 use std::collections::BTreeMap;
 

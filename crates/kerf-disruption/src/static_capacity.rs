@@ -29,7 +29,7 @@ pub enum Resize {
 }
 
 /// A node that is being replaced counts until its replacement has taken its place; otherwise a pool would first get one
-/// node too many and then lose one again. One on its way out counts for nothing here: only the limit knows it.
+/// node too many and then lose one again. One that is being deleted does not count here: only the limit counts it.
 pub fn resize(replicas: u64, count: NodeCount) -> Resize {
     let coming = count.active + count.replacing + count.reserved;
     if count.active > replicas {

@@ -1,4 +1,4 @@
-//! Nodes that are equal are tried out once.
+//! Equal nodes are simulated once.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ pub(crate) struct Trials {
     kinds: Vec<usize>,
     /// By candidate, its moving pods in an order that equal nodes share.
     pods: Vec<Vec<usize>>,
-    /// By kind: the first candidate of it, and what became of it.
+    /// By kind: its first candidate, and the result.
     outcomes: Vec<(usize, OnceLock<Told>)>,
     /// By kind: what it waits for, if its destination's grace period is all that holds it.
     held_by_grace: Vec<OnceLock<Option<Blocked>>>,

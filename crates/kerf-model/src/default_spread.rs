@@ -1,4 +1,4 @@
-//! Spread constraints that a cluster gives to pods that bring none.
+//! Default spread constraints of a cluster, for pods that have none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

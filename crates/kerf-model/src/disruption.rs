@@ -1,4 +1,4 @@
-//! What disrupting a node depends on, beside what scheduling sees of it. Nodes, pods and pools carry it.
+//! The facts that disruption needs beside those of scheduling. Nodes, pods and pools carry them.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct NodeDisruption {
     pub termination_grace_period: Option<Duration>,
     pub initialized_at: Option<Timestamp>,
     pub last_pod_event: Option<Timestamp>,
-    /// Replacing it was begun and came to nothing.
+    /// Replacing it was begun and failed.
     pub setback: Option<Setback>,
 }
 
@@ -48,7 +48,7 @@ pub struct PodDisruption {
     /// It counts for Balanced's totals: neither a daemon nor over.
     pub counted: bool,
     pub eviction_cost: Cost,
-    /// Neither over nor on its way out.
+    /// It has not ended and is not being deleted.
     pub active: bool,
     /// The eviction API may be called for it, as far as its annotation allows.
     pub evictable: bool,

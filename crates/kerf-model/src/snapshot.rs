@@ -1,4 +1,4 @@
-//! What a decision is made from.
+//! The snapshot: the input of decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

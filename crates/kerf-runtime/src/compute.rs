@@ -1,4 +1,4 @@
-//! Decisions that take a while.
+//! Running decisions that take a while without holding up other tasks.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 

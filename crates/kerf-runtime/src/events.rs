@@ -1,4 +1,4 @@
-//! Kubernetes events: what the operator tells the owner of an object, in `kubectl describe`.
+//! Kubernetes events: what the operator reports about an object, shown by `kubectl describe`.
 
 mod folding;
 

@@ -1,10 +1,10 @@
 //! The right to write, and its end.
 //!
 //! A leader that was stopped for a while (SIGSTOP, a suspended machine, a starved container) does not know it when it goes
-//! on: another may lead by then. So the right to write does not end when this process notices something. It ends at a
+//! on: another process may lead by then. So the right to write does not end when this process notices something. It ends at a
 //! time: when the last successful renewal was *sent*, plus the duration of the lease. The others wait that long after they
 //! have *seen* that renewal, which is later. The time comes from a clock that runs through pauses ([`Clock::uptime`]), and
-//! every write asks for it at the last moment there is.
+//! every write is checked against it at the last possible moment.
 //!
 //! What is left: a write that was handed to the kernel before the end arrives as late as the network is slow, and a process
 //! that is stopped between the look at the clock and the call of the kernel right after it sends one write late. Both are

@@ -1,4 +1,4 @@
-//! What any operator needs and no node knows of: time, queues, leader election, logs, health and metrics endpoints.
+//! What any operator needs, whatever it manages: time, queues, leader election, logs, health and metrics endpoints.
 
 pub mod admin;
 pub mod client;

@@ -1,4 +1,4 @@
-//! Classes of pods: an equivalence class is judged once, because no rule makes a difference between its pods.
+//! Classes of pods: an equivalence class is judged once, because every rule treats its pods alike.
 
 use std::sync::Arc;
 

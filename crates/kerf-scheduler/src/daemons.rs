@@ -1,4 +1,4 @@
-//! What daemon sets take from every node.
+//! The overhead of DaemonSets on every node.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One run: the pods of a snapshot, one by one, to the first place that takes them.
+//! One run: each pod of a snapshot goes to the first place that takes it.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -4,11 +4,11 @@
 //! order of pods, nodes and pools in it. [`schedule_cheaply`] makes several such plans and keeps the cheapest.
 //!
 //! Names are Karpenter's where it has one: template, topology group, inverse, strict requirements, volume requirements. These
-//! are the house's own:
+//! are Kerf's own:
 //!
 //! | word | means | file |
 //! |---|---|---|
-//! | class | pods that no rule makes a difference between | `class.rs` |
+//! | class | pods that every rule treats alike | `class.rs` |
 //! | attempt | what topology asks of every place, for one class | `attempt.rs` |
 //! | place | what can take a pod: a node, an open claim, a template | `engine/constraints.rs` |
 //! | witness | sees why a place refuses | `engine/constraints.rs` |

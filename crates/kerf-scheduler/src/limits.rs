@@ -55,7 +55,7 @@ impl Limits {
         self.allowed = None;
     }
 
-    /// A node that is on its way out gives its resources back at once, but it is a node until it is gone, and
+    /// A node that is being deleted gives its resources back at once, but it is a node until it is gone, and
     /// `limits.nodes` is about how many there are.
     pub(crate) fn take_node(&mut self) {
         if let Some(nodes) = &mut self.nodes {

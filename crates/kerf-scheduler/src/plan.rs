@@ -1,4 +1,4 @@
-//! What comes out: where pods go, and why the others go nowhere.
+//! The result of a run: where pods go, and why the other pods have no place.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct PlannedClaim {
     pub min_values_relaxed: bool,
 }
 
-/// Pods that fit on what is there.
+/// Pods that fit on existing nodes and claims.
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub node: Arc<Node>,

@@ -1,4 +1,4 @@
-//! What if these nodes were gone? Asked about one snapshot many times over.
+//! Where would pods go if these nodes were gone? A prober answers this many times for one snapshot.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Whether the machine that came is the one that was promised.
+//! Whether the Node has the resources that its claim promises.
 
 use std::{collections::BTreeMap, time::Duration};
 

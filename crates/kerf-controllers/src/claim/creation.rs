@@ -93,7 +93,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Finds out what became of claims whose creation had no clear answer. Most are brought by the watch long before.
+/// Finds out whether claims exist whose creation had no clear answer. The watch reports most of them long before.
 pub(crate) struct Unsettled;
 
 impl Reconciler for Unsettled {

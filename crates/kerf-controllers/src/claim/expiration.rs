@@ -1,4 +1,4 @@
-//! Nodes that have reached their age are deleted.
+//! Nodes that have reached `expireAfter` are deleted.
 //!
 //! Forceful on purpose: `expireAfter` is how operators promise that no node is older than a patch cycle, so budgets and
 //! annotations do not hold it back. The drain that follows still honours them for as long as its own deadline allows.

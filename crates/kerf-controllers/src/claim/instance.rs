@@ -1,4 +1,4 @@
-//! The instance of a claim: whose it is, and its end, which the claim's own finalizer and the end of its node ask for alike.
+//! The instance of a claim: whose it is, and its termination, which both the claim's finalizer and the node's ask for.
 
 use std::fmt;
 

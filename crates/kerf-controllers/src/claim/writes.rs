@@ -1,4 +1,4 @@
-//! Writing claims: one of our writes at a time for each claim, on top of what the last one left.
+//! Writing claims: one of our writes at a time for each claim, on top of the result of the last one.
 //!
 //! Many controllers write the same claim, each its own part: one its conditions, another when a pod last came or went. Were
 //! they to write at once, each with the version it had read, all but one would be refused and would have to begin anew, a

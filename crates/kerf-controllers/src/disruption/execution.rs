@@ -1,4 +1,4 @@
-//! Carrying out a command that has been started: wait for what comes, end what goes, or take it all back.
+//! Executing a command that has been started: wait for replacements, delete the candidates, or roll the command back.
 
 use std::{sync::Arc, time::Duration};
 

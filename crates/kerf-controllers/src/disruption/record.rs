@@ -1,10 +1,10 @@
-//! What of a command outlives the operator.
+//! The part of a command that survives the operator.
 //!
 //! A command that replaces nodes is written onto each of its replacements when they are created. From that an operator
 //! that takes over knows which nodes each replacement is for, how many replacements there have to be, and what was
 //! promised. A command that is given up is struck from the replacements before anything else is undone: one whose
 //! replacements are not all there, each with the record, is void. A command without replacements needs no record; what is
-//! left of it after a crash is taken back, and decided anew.
+//! left of it after a crash is rolled back, and decided anew.
 
 use jiff::Timestamp;
 use kerf_api::{NodeClaim, annotations};

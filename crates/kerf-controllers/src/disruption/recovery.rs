@@ -1,5 +1,5 @@
-//! What a command left behind whose operator has ended, or that failed to start: it is taken up again if that is possible,
-//! and otherwise cleared away.
+//! Commands whose operator has ended, or that failed to start: they are resumed if that is possible,
+//! and otherwise withdrawn.
 
 use kerf_api::ObjectExt;
 use std::{collections::BTreeMap, time::Duration};
@@ -39,7 +39,7 @@ pub(super) async fn recover(
         let limit = commands.time_limit();
         find(&context.index.read(), commands, context.now(), limit)
     };
-    // In this order: a candidate is freed only when nothing says any more that it is to go.
+    // In this order: a candidate is freed only when no replacement names it any more.
     for name in &found.void {
         let claim = context.index.read().claims().named(name).cloned();
         if let Some(claim) = claim {

@@ -108,7 +108,7 @@ impl Reports {
         found.iter().filter(|(pool, wrong)| known.get(*pool) != Some(*wrong)).collect()
     }
 
-    /// Tells why a command that was decided came to nothing, on each of its nodes.
+    /// An event on each node of a command that was decided and failed, with the reason.
     pub(super) fn not_started(&mut self, context: &Context, command: &Command, why: &Blocked) {
         for candidate in &command.candidates {
             let refused = Refused {

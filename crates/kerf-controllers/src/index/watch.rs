@@ -33,7 +33,7 @@ pub(crate) struct Source {
     pub(crate) resource: String,
 }
 
-/// Why a list or a watch came to nothing.
+/// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the API server no longer has the changes since then")]

@@ -1,4 +1,4 @@
-//! What is counted about disruption.
+//! The metrics of disruption.
 
 use std::time::Duration;
 

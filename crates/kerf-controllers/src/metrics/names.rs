@@ -1,4 +1,4 @@
-//! The names that dashboards and alerts look for, apart from what counts disruption.
+//! The names that dashboards and alerts look for, apart from those of disruption.
 
 use std::time::Duration;
 

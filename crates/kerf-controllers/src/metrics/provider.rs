@@ -1,4 +1,4 @@
-//! The provider as the controllers have it: its calls are measured, and instances come and go by the leader's word only.
+//! The provider as the controllers see it: its calls are measured, and only the leader launches and terminates instances.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What is counted about planning.
+//! The metrics of planning.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! How things stand at the moment of a scrape: gauges that are read from the index and kept nowhere, so that they can be
-//! neither late nor left behind by an object that is gone.
+//! The state at the moment of a scrape: gauges that are read from the index and stored nowhere. So they are never late,
+//! and none remains of an object that is gone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Nodes that have been unwell for too long are replaced (feature gate `NodeRepair`).
+//! Nodes that have been unhealthy for too long are replaced (feature gate `NodeRepair`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ impl Reconciler for Repair {
             context.recorder.record(notice.repeat_after(Duration::from_mins(15)));
             return Ok(Outcome::After(BLOCKED_FOR));
         }
-        // Also where it is on its way out: a drain that waits for a budget waits for ever on a node that does not answer.
+        // Also where it is being deleted: a drain that waits for a budget waits for ever on a node that does not answer.
         context.end_patience(&claim).await?;
         if claim.is_deleting() {
             return Ok(Outcome::Done);

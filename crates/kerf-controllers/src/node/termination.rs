@@ -1,4 +1,4 @@
-//! The end of a Node: kept from new pods, drained, its volumes detached, its instance terminated, then let go.
+//! The termination of a Node: it is tainted and drained, its volumes detach, its instance and its finalizer go.
 
 pub(crate) mod drain;
 pub(crate) mod eviction;

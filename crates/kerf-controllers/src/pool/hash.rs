@@ -1,4 +1,4 @@
-//! Moving claims to a new way of hashing, so that an upgrade does not make a fleet drift.
+//! Moving claims to a new hash version, so that an upgrade does not make all nodes drift.
 
 use std::sync::Arc;
 

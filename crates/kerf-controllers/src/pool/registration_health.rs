@@ -132,7 +132,7 @@ fn starts_anew(pool: &NodePool, class: &NodeClass) -> bool {
         || observed != Some(class.generation)
 }
 
-/// Why a claim came to nothing, for the pool's condition.
+/// Why a claim failed, for the pool's condition.
 pub(crate) fn failure(claim: &NodeClaim) -> (String, String) {
     match claim.condition(LAUNCHED) {
         Some(launched) if launched.status != "True" => {

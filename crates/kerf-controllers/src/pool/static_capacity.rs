@@ -1,7 +1,7 @@
 //! Pools with `replicas`: they keep that many nodes, whatever pods need.
 //!
 //! One controller grows and shrinks a pool, so the two never work against each other. Nodes that go for another reason
-//! (expired, broken, deleted by hand) are simply missing, and are replaced like any that never were. Replacing drifted nodes
+//! (expired, broken, deleted by hand) are simply missing, and are replaced like missing nodes. Replacing drifted nodes
 //! is disruption's business; both ask for permits, so `limits.nodes` holds between them.
 
 mod launch_failures;

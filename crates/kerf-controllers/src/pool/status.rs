@@ -1,5 +1,5 @@
-//! The state of a NodePool: its drift hash, whether it is valid, whether its NodeClass can be used, how its nodes come up and
-//! what they amount to.
+//! The state of a NodePool: its drift hash, whether it is valid, whether its NodeClass can be used, its registration health and
+//! the resources of its nodes.
 
 use std::{collections::BTreeMap, time::Duration};
 

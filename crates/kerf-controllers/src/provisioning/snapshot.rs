@@ -1,4 +1,4 @@
-//! What the next plan is made from.
+//! The snapshot that the next plan is made from.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

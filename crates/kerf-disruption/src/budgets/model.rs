@@ -1,4 +1,4 @@
-//! The same told slowly: node by node, minute by minute, and by counting up to a percentage.
+//! A slow model of the same rules, for tests: node by node, minute by minute, and by counting up to a percentage.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! How much of its life a node has before it.
+//! The remaining lifetime of a node.
 
 use jiff::{SignedDuration, Timestamp};
 use kerf_model::{Node, disruption::Cost};

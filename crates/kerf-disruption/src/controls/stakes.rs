@@ -1,4 +1,4 @@
-//! What a move puts at stake in each pool, and up to which price it is worth it.
+//! What a move costs and saves in each pool, and up to which price it is worth it.
 
 use std::{collections::BTreeMap, sync::Arc};
 

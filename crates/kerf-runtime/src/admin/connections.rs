@@ -1,7 +1,7 @@
-//! Connections of strangers: bounded in number, in the time they may take to ask, and in how long they live.
+//! Connections of any client: bounded in number, in the time that a request may take, and in how long they live.
 //!
 //! A client that reaches a port can open connections and send nothing. Each endpoint has room for a few; when it is full, the one
-//! that has been silent longest makes way for the new one. So who asks at once is answered at once, however many others
+//! that has been silent longest makes way for the new one. So a client that asks at once is answered at once, however many others
 //! are silent, and the process never runs out of file descriptors for its own work.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Many notices, few events: what is said again is counted on the event that said it first.
+//! Many notices, few events: a repeated notice is counted on its first event.
 //!
 //! The rules and numbers are those of client-go's correlator, which cluster operators know: the same thing about the same
 //! object is one event with a count; an object with many wordings of the same reason gets one event for all of them;

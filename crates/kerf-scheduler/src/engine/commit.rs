@@ -1,4 +1,4 @@
-//! A place takes a pod.
+//! Assigning a pod to a place.
 
 use std::sync::Arc;
 

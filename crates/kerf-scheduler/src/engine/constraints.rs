@@ -85,7 +85,7 @@ struct Evaluation<'a, W> {
     /// The claim that it already is.
     claim: Option<usize>,
     may_relax_min_values: bool,
-    /// What is said when every choice was tried in vain.
+    /// The reason when every choice was refused.
     rejected: Rejected,
     witness: &'a mut W,
 }

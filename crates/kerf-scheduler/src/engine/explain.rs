@@ -1,4 +1,4 @@
-//! Why no pool takes a pod. Runs once per class that is left over, at the end, when nothing moves any more, so it may take
+//! Why no pool takes a pod. Runs once per class without a place, at the end, when nothing changes any more, so it may take
 //! its time.
 
 use kerf_model::labels::HOSTNAME;

@@ -1,4 +1,4 @@
-//! A run without some of the nodes, and back again.
+//! Taking some nodes out of a run, and putting them back.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ impl Engine<'_> {
     /// Everything that this changes is put back, except what is only remembered.
     pub(crate) fn run_without(&mut self, leaving: &[Leaving<'_>], stop: &Stop) -> Plan {
         let snapshot = self.snapshot;
-        // Classes come first: the groups that they make count what is there before anything leaves.
+        // Classes come first: the groups that they make count all pods before a node is taken out.
         let mut classes: Vec<Result<ClassId, Refusal>> = Vec::new();
         for one in leaving {
             let node = &snapshot.nodes[one.node];

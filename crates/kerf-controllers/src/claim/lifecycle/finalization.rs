@@ -1,4 +1,4 @@
-//! The end of a claim: its Node goes first, then its instance, then the claim.
+//! The finalizer of a claim: its Node is deleted first, then its instance, then the claim.
 
 use std::{sync::Arc, time::Duration};
 

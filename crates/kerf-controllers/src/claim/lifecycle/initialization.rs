@@ -1,4 +1,4 @@
-//! From Node to a node that is ready for everything it was launched for.
+//! From a registered Node to an initialized one.
 
 use std::collections::BTreeMap;
 

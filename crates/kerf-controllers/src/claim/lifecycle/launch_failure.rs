@@ -1,4 +1,4 @@
-//! What becomes of a claim whose launch failed: the one place that decides it.
+//! What happens to a claim whose launch failed: the one place that decides it.
 
 use std::time::Duration;
 

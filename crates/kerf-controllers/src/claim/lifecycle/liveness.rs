@@ -1,4 +1,4 @@
-//! Claims that come to nothing are given up in time.
+//! Claims that do not launch or register in time are given up.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From instance to Node: the Node that appears takes over what the claim asked for.
+//! From instance to Node: the Node gets the labels, taints and annotations of its claim.
 
 use k8s_openapi::{
     api::core::v1::{Node, Taint},

@@ -1,4 +1,4 @@
-//! The conditions of NodeClaims, NodePools and Nodes, and how long those that go have been going.
+//! The conditions of NodeClaims, NodePools and Nodes, and the time since the deletion of those that are being deleted.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which pods of a node go next.
+//! Which pods of a node are evicted next.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -46,7 +46,7 @@ impl fmt::Display for PodId {
     }
 }
 
-/// The pods that are to go. Cheap to clone.
+/// The pods to evict. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evictions {
     queue: Queue<PodId>,

@@ -1,4 +1,4 @@
-//! Launches that were given up, so that a pool whose cloud has nothing to give does not ask for it all the time.
+//! Launches that were given up, so that a pool whose cloud has no capacity does not ask for it all the time.
 
 use std::{
     collections::BTreeMap,

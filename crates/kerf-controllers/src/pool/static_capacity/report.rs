@@ -1,4 +1,4 @@
-//! What a static pool says of itself: whether it has its nodes.
+//! The condition of a static pool that says whether it has its nodes.
 
 use kerf_api::{
     NodePool,

@@ -1,4 +1,4 @@
-//! Where the pod's volumes can be reached. How many a node can attach is the node's: a new one has none yet.
+//! Where the pod's volumes can be reached. How many a node can attach is checked with the node: a new one has no limit yet.
 
 use super::{Accepted, Engine, Evaluation, Rejected, Witness};
 use crate::algebra::SetId;

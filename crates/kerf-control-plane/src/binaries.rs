@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::control_plane_cache;
 use crate::go::{self, GoError};
-use crate::program::Program;
+use crate::program::{Program, recipe};
 
 /// The six programs of one control plane, all from one source. Sources are never mixed: a stray
 /// kubectl of another decade on the `PATH` must not meet an API server from the cache.
@@ -73,7 +73,7 @@ impl Binaries {
 
     /// Builds into the cache with the Go that is installed, unless that has been done already.
     pub fn build(progress: impl FnMut(&str)) -> Result<Self, BinariesError> {
-        let dir = go::build(&control_plane_cache(), progress)?;
+        let dir = go::build(&recipe(), &control_plane_cache(), progress)?;
         Ok(Self {
             source: Source::Cache,
             paths: in_directory(&dir),
@@ -104,7 +104,7 @@ fn locate(source: Source) -> Result<BTreeMap<Program, PathBuf>, String> {
         // What we built ourselves has the versions that are in the name of its directory.
         Source::Cache => {
             let cache = control_plane_cache();
-            let built = go::built(&cache);
+            let built = go::built(&recipe(), &cache);
             require_all(in_directory(
                 &built.ok_or_else(|| format!("has nothing in {}", cache.display()))?,
             ))

@@ -151,6 +151,20 @@ impl ControlPlane {
             .expect("the same configuration has served the readiness checks")
     }
 
+    /// A new client for a user of this name, who has the rights of this group and no others.
+    pub fn client_of(&self, user: &str, group: &str) -> Result<Client, PkiError> {
+        self.layout.add_user(user, group, &self.api_server())?;
+        let file =
+            |ending| Some(self.layout.pki.path(&format!("{user}.{ending}")).display().to_string());
+        let mut config = self.config.clone();
+        config.auth_info = AuthInfo {
+            client_certificate: file("crt"),
+            client_key: file("key"),
+            ..AuthInfo::default()
+        };
+        Ok(Client::try_from(config).expect("it differs from the admin's only in the certificate"))
+    }
+
     /// The configuration behind [`client`](Self::client), to make other clients from.
     pub fn config(&self) -> Config {
         self.config.clone()
@@ -161,11 +175,16 @@ impl ControlPlane {
         self.layout.kubeconfig(&ADMIN)
     }
 
-    /// A kubeconfig for a user of this name, with the rights of a cluster admin: the audit log tells users apart. The API
-    /// server is reached at `server` (a proxy on 127.0.0.1, say), or directly.
-    pub fn kubeconfig_of(&self, user: &str, server: Option<&str>) -> Result<PathBuf, PkiError> {
+    /// A kubeconfig for a user of this name, who has the rights of this group ([`ADMINS`](crate::ADMINS) have all): the audit
+    /// log tells users apart. The API server is reached at `server` (a proxy on 127.0.0.1, say), or directly.
+    pub fn kubeconfig_of(
+        &self,
+        user: &str,
+        group: &str,
+        server: Option<&str>,
+    ) -> Result<PathBuf, PkiError> {
         let direct = self.api_server();
-        self.layout.add_user(user, server.unwrap_or(&direct))
+        self.layout.add_user(user, group, server.unwrap_or(&direct))
     }
 
     /// Where the API server listens: a URL.

@@ -85,9 +85,14 @@ impl Layout {
         }
     }
 
-    /// A kubeconfig for a new user with the rights of a cluster admin, who reaches the API server at `server`.
-    pub(crate) fn add_user(&self, name: &str, server: &str) -> Result<PathBuf, PkiError> {
-        let identity = Identity::admin(name);
+    /// A kubeconfig for a new user in a group, who reaches the API server at `server`.
+    pub(crate) fn add_user(
+        &self,
+        name: &str,
+        group: &str,
+        server: &str,
+    ) -> Result<PathBuf, PkiError> {
+        let identity = Identity::member(name, group);
         self.pki.issue_client(&identity)?;
         let path = self.kubeconfig(&identity);
         self.pki.write_kubeconfig(&path, server, &identity)?;
@@ -171,7 +176,9 @@ impl Layout {
             format!("--secure-port={}", self.ports.port(port::API)),
             format!("--client-ca-file={}", self.pki_file("ca.crt")),
             "--authorization-mode=Node,RBAC".into(),
-            "--enable-admission-plugins=NodeRestriction".into(),
+            // The second asks for rights that only some production clusters ask for.
+            "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement"
+                .into(),
             "--allow-privileged=true".into(),
             "--service-cluster-ip-range=10.96.0.0/16".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),

@@ -1,4 +1,4 @@
-//! Building the six programs from the Go module registry.
+//! Building programs from the Go module registry.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,8 +7,6 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use crate::program::{GO_MOD, GO_SUM, Program};
 
 #[derive(Debug, thiserror::Error)]
 pub enum GoError {
@@ -20,10 +18,33 @@ pub enum GoError {
     Files { what: &'static str, path: PathBuf, source: io::Error },
 }
 
+/// What is built together: one wrapper module that pins every version.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// What it is called on disk: `kubernetes-1.36.4`.
+    pub(crate) name: String,
+    pub(crate) go_mod: &'static str,
+    pub(crate) go_sum: &'static str,
+    pub(crate) linker_flags: String,
+    pub(crate) programs: Vec<Built>,
+    /// For whoever waits: `Kubernetes 1.36.4, etcd 3.6.8`.
+    pub(crate) what: String,
+}
+
+/// A program of a recipe.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// The package of its `main`.
+    pub(crate) package: String,
+    /// What `go build` calls it.
+    pub(crate) built_as: &'static str,
+    pub(crate) name: &'static str,
+}
+
 /// The directory with the programs, if this version of the wrapper module has been built before with
 /// any Go. It does not need Go to be installed.
-pub(crate) fn built(cache: &Path) -> Option<PathBuf> {
-    let prefix = key_prefix();
+pub(crate) fn built(recipe: &Recipe, cache: &Path) -> Option<PathBuf> {
+    let prefix = recipe.key_prefix();
     let mut complete: Vec<_> = fs::read_dir(cache)
         .ok()?
         .filter_map(Result::ok)
@@ -42,8 +63,12 @@ pub(crate) fn built(cache: &Path) -> Option<PathBuf> {
 ///
 /// The result appears under its name by one rename, so an interrupted build leaves nothing that
 /// could be taken for a finished one; and a lock makes a second build wait for the first.
-pub(crate) fn build(cache: &Path, mut progress: impl FnMut(&str)) -> Result<PathBuf, GoError> {
-    let key = format!("{}{}", key_prefix(), go_version()?);
+pub(crate) fn build(
+    recipe: &Recipe,
+    cache: &Path,
+    mut progress: impl FnMut(&str),
+) -> Result<PathBuf, GoError> {
+    let key = format!("{}{}", recipe.key_prefix(), go_version()?);
     let home = cache.join(&key);
     let bin = home.join("bin");
     if bin.is_dir() {
@@ -63,31 +88,29 @@ pub(crate) fn build(cache: &Path, mut progress: impl FnMut(&str)) -> Result<Path
     let (module, built) = (partial.join("module"), partial.join("done/bin"));
     create_dir(&module)?;
     create_dir(&built)?;
-    write(&module.join("go.mod"), GO_MOD)?;
-    write(&module.join("go.sum"), GO_SUM)?;
+    write(&module.join("go.mod"), recipe.go_mod)?;
+    write(&module.join("go.sum"), recipe.go_sum)?;
 
-    let packages: Vec<_> = Program::ALL.map(Program::package).into();
+    let packages: Vec<_> = recipe.programs.iter().map(|one| one.package.clone()).collect();
     let go = Go { module: &module, lock: &lock };
     progress(&format!(
-        "Kubernetes {}, etcd {}, kwok {}: building with Go in {} (once; minutes on a few cores)",
-        Program::KubeApiserver.pinned(),
-        Program::Etcd.pinned(),
-        Program::Kwok.pinned(),
+        "{}: building with Go in {} (once; minutes on a few cores)",
+        recipe.what,
         cache.display(),
     ));
     let listed = go.run("list", &["-deps"], &packages, |seconds, lines| {
         progress(&format!("downloading: {lines} modules, {seconds} s"));
     })?;
     let total = listed.lines().count();
-    let (linker_flags, output) = (linker_flags(), format!("-o={}/", built.display()));
-    let flags = ["-v", "-trimpath", "-ldflags", &linker_flags, &output];
+    let output = format!("-o={}/", built.display());
+    let flags = ["-v", "-trimpath", "-ldflags", &recipe.linker_flags, &output];
     go.run("build", &flags, &packages, |seconds, lines| {
         progress(&format!("compiling: {lines} of at most {total} packages, {seconds} s"));
     })?;
 
-    for program in Program::ALL {
-        let from = built.join(program.built_name());
-        files("rename", &from, fs::rename(&from, built.join(program.name())))?;
+    for program in &recipe.programs {
+        let from = built.join(program.built_as);
+        files("rename", &from, fs::rename(&from, built.join(program.name)))?;
     }
     files("rename", &partial, fs::rename(partial.join("done"), &home))?;
     files("remove", &partial, fs::remove_dir_all(&partial))?;
@@ -182,23 +205,13 @@ fn go_version() -> Result<String, GoError> {
     Ok(version.split_whitespace().next().unwrap_or("unknown").to_owned())
 }
 
-/// Without these, Kubernetes calls itself `v0.0.0-master+$Format:%H$`, to every client that asks.
-fn linker_flags() -> String {
-    const PACKAGE: &str = "k8s.io/component-base/version";
-    let version = Program::KubeApiserver.pinned();
-    let mut numbers = version.split('.');
-    let (major, minor) = (numbers.next().unwrap_or(""), numbers.next().unwrap_or(""));
-    format!(
-        "-s -w -X {PACKAGE}.gitVersion=v{version} -X {PACKAGE}.gitMajor={major} \
-         -X {PACKAGE}.gitMinor={minor} -X {PACKAGE}.gitTreeState=clean"
-    )
-}
-
-/// Two builds of the same module with the same flags and the same Go are equal to the bit, so that
-/// is what a directory is named after.
-fn key_prefix() -> String {
-    let recipe = [GO_MOD, GO_SUM, &linker_flags()].concat();
-    format!("kubernetes-{}-{:016x}-", Program::KubeApiserver.pinned(), fnv1a(recipe.as_bytes()))
+impl Recipe {
+    /// Two builds of the same module with the same flags and the same Go are equal to the bit, so that
+    /// is what a directory is named after.
+    fn key_prefix(&self) -> String {
+        let recipe = [self.go_mod, self.go_sum, &self.linker_flags].concat();
+        format!("{}-{:016x}-", self.name, fnv1a(recipe.as_bytes()))
+    }
 }
 
 /// The standard library's hashers may change with a Rust release; a name on disk may not.
@@ -245,24 +258,18 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_is_told_its_version() {
-        let flags = linker_flags();
-        let version = format!(".gitVersion=v{} ", Program::KubeApiserver.pinned());
-        assert!(flags.contains(&version) && flags.contains(".gitMajor=1 "), "{flags}");
-    }
-
-    #[test]
     fn finds_only_what_was_finished() {
         let cache = tempfile::tempdir().unwrap();
-        let finished = cache.path().join(format!("{}go1.99.0", key_prefix())).join("bin");
+        let recipe = crate::program::recipe();
+        let finished = cache.path().join(format!("{}go1.99.0", recipe.key_prefix())).join("bin");
         for name in [
-            format!("{}go1.99.0~partial/bin", key_prefix()),
+            format!("{}go1.99.0~partial/bin", recipe.key_prefix()),
             "kubernetes-1.0.0-0000000000000000-go1.99.0/bin".to_owned(),
         ] {
             fs::create_dir_all(cache.path().join(name)).unwrap();
         }
-        assert_eq!(built(cache.path()), None);
+        assert_eq!(built(&recipe, cache.path()), None);
         fs::create_dir_all(&finished).unwrap();
-        assert_eq!(built(cache.path()), Some(finished));
+        assert_eq!(built(&recipe, cache.path()), Some(finished));
     }
 }

@@ -30,6 +30,8 @@
 //!   defaults, `kubectl explain`), and is ready sooner.
 //! * [`Profile::audited`] has the API server write down who changed what and when
 //!   ([`ControlPlane::audit_log`]); with a user for each program ([`ControlPlane::kubeconfig_of`]) they can be told apart.
+//! * Rights are checked as in production (RBAC). [`ControlPlane::client_of`] gives a client with those of a group.
+//! * [`Helm`] is built in the same way and kept in the same cache.
 //! * [`ControlPlane::back_up`] and [`ControlPlane::restore`] let the history of a cluster go back.
 //! * A [`kube::Client`] belongs to the runtime in which it was made, and every `#[tokio::test]` has its
 //!   own. So share the [`ControlPlane`] between tests, and call [`ControlPlane::client`] in each.
@@ -44,6 +46,7 @@ mod components;
 pub mod detached;
 mod go;
 mod guard;
+mod helm;
 mod pki;
 mod ports;
 mod program;
@@ -54,7 +57,8 @@ pub use binaries::{Binaries, BinariesError, Refusals, Source};
 pub use cluster::{ControlPlane, StartError};
 pub use components::{Options, Profile};
 pub use go::GoError;
-pub use pki::PkiError;
+pub use helm::Helm;
+pub use pki::{ADMINS, PkiError};
 pub use ports::PortError;
 pub use program::Program;
 pub use wait::{SLOWNESS, patient};

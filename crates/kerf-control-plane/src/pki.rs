@@ -32,9 +32,16 @@ pub(crate) struct Identity<'a> {
     group: Option<&'a str>,
 }
 
+/// The group whose members may do everything.
+pub const ADMINS: &str = "system:masters";
+
 impl<'a> Identity<'a> {
     pub(crate) const fn admin(name: &'a str) -> Self {
-        Self { name, common_name: name, group: Some("system:masters") }
+        Self::member(name, ADMINS)
+    }
+
+    pub(crate) const fn member(name: &'a str, group: &'a str) -> Self {
+        Self { name, common_name: name, group: Some(group) }
     }
 }
 

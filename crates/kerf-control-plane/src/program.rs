@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::go::{Built, Recipe};
+
 /// The wrapper module that pins and builds them.
-pub(crate) const GO_MOD: &str = include_str!("../go/go.mod");
-pub(crate) const GO_SUM: &str = include_str!("../go/go.sum");
+const GO_MOD: &str = include_str!("../go/go.mod");
+const GO_SUM: &str = include_str!("../go/go.sum");
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
@@ -49,7 +51,7 @@ impl Program {
     }
 
     /// The package of its `main`.
-    pub(crate) fn package(self) -> String {
+    fn package(self) -> String {
         match self {
             Self::Etcd => self.module().to_owned(),
             _ => format!("{}/cmd/{}", self.module(), self.name()),
@@ -57,7 +59,7 @@ impl Program {
     }
 
     /// What `go build` calls it: the last element of its path that is not a version.
-    pub(crate) fn built_name(self) -> &'static str {
+    fn built_name(self) -> &'static str {
         match self {
             Self::Etcd => "server",
             _ => self.name(),
@@ -103,6 +105,37 @@ impl Program {
     }
 }
 
+/// How they are built.
+pub(crate) fn recipe() -> Recipe {
+    let programs = Program::ALL.map(|program| Built {
+        package: program.package(),
+        built_as: program.built_name(),
+        name: program.name(),
+    });
+    let [kubernetes, etcd, kwok] =
+        [Program::KubeApiserver, Program::Etcd, Program::Kwok].map(Program::pinned);
+    Recipe {
+        name: format!("kubernetes-{kubernetes}"),
+        go_mod: GO_MOD,
+        go_sum: GO_SUM,
+        linker_flags: linker_flags(),
+        programs: programs.into(),
+        what: format!("Kubernetes {kubernetes}, etcd {etcd}, kwok {kwok}"),
+    }
+}
+
+/// Without these, Kubernetes calls itself `v0.0.0-master+$Format:%H$`, to every client that asks.
+fn linker_flags() -> String {
+    const PACKAGE: &str = "k8s.io/component-base/version";
+    let version = Program::KubeApiserver.pinned();
+    let mut numbers = version.split('.');
+    let (major, minor) = (numbers.next().unwrap_or(""), numbers.next().unwrap_or(""));
+    format!(
+        "-s -w -X {PACKAGE}.gitVersion=v{version} -X {PACKAGE}.gitMajor={major} \
+         -X {PACKAGE}.gitMinor={minor} -X {PACKAGE}.gitTreeState=clean"
+    )
+}
+
 /// Major and minor of the first thing in a text that looks like `v1.2` or `1.2.3`.
 fn first_version(text: &str) -> Option<(u32, u32)> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').find_map(|word| {
@@ -121,6 +154,13 @@ mod tests {
             assert!(first_version(program.pinned()).is_some(), "{program:?}");
         }
         assert_eq!(Program::Kubectl.pinned(), Program::KubeApiserver.pinned());
+    }
+
+    #[test]
+    fn kubernetes_is_told_its_version() {
+        let flags = linker_flags();
+        let version = format!(".gitVersion=v{} ", Program::KubeApiserver.pinned());
+        assert!(flags.contains(&version) && flags.contains(".gitMajor=1 "), "{flags}");
     }
 
     #[test]

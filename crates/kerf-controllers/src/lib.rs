@@ -17,6 +17,7 @@ pub mod operator;
 mod pod;
 mod pool;
 mod provisioning;
+pub mod rbac;
 pub mod settings;
 mod transitions;
 mod writer;

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use kerf_control_plane::{ControlPlane, Options, Profile, patient};
+use kerf_stories::rights;
 use tokio::sync::OnceCell;
 
 /// One API server for all tests of a test program that only ask it to accept or refuse objects. They
@@ -46,6 +47,12 @@ pub async fn eventually<T, E: Debug>(what: &str, mut ask: impl AsyncFnMut() -> R
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
+}
+
+/// Installs Kerf's custom resources and the roles of its operators.
+pub async fn install(cluster: &ControlPlane, crds: &str) {
+    install_crds(cluster, crds).await;
+    apply(cluster, &rights::manifests()).await;
 }
 
 /// Installs Kerf's custom resources and waits until the API server serves them.

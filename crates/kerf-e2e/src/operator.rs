@@ -13,6 +13,7 @@ use std::{
 };
 
 use kerf_control_plane::ControlPlane;
+use kerf_stories::rights::{OPERATORS, USER};
 use serde_json::Value;
 
 /// A `kerf run`; killed when the test is over, however it ends.
@@ -27,21 +28,22 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts an operator with the rights of a cluster admin.
+    /// Starts an operator.
     pub fn start(cluster: &ControlPlane) -> Self {
-        Self::spawn(&mut cluster.command(kerf()))
+        Self::start_as(cluster, USER)
     }
 
-    /// Starts an operator that the audit log knows by this name.
+    /// Starts an operator that the audit log knows by this name. Like all of them it has the rights that
+    /// [`install`](crate::install) gives, and no others.
     pub fn start_as(cluster: &ControlPlane, user: &str) -> Self {
-        let kubeconfig = cluster.kubeconfig_of(user, None).unwrap();
+        let kubeconfig = cluster.kubeconfig_of(user, OPERATORS, None).unwrap();
         Self::spawn(cluster.command(kerf()).env("KUBECONFIG", kubeconfig))
     }
 
     /// Starts an operator without leader election, which the audit log knows by this name. It reaches the API server at
     /// `server`, or directly.
     pub fn start_alone(cluster: &ControlPlane, user: &str, server: Option<&str>) -> Self {
-        let kubeconfig = cluster.kubeconfig_of(user, server).unwrap();
+        let kubeconfig = cluster.kubeconfig_of(user, OPERATORS, server).unwrap();
         let mut command = cluster.command(kerf());
         command.env("KUBECONFIG", kubeconfig).env("DISABLE_LEADER_ELECTION", "true");
         Self::spawn(command.env("LOG_LEVEL", "debug"))

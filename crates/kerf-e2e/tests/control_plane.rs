@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kerf_control_plane::detached::{self, DetachedError};
-use kerf_control_plane::{Binaries, ControlPlane, Profile, Program};
+use kerf_control_plane::{ADMINS, Binaries, ControlPlane, Profile, Program};
 use kerf_e2e::{apply, eventually, shared_api_server, start};
 use kube::api::{EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -64,7 +64,7 @@ async fn the_audit_log_tells_who_wrote_what() {
     let cluster = start(Profile::ApiOnly.audited()).await;
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sawmill"}});
-    let kubeconfig = cluster.kubeconfig_of("carpenter", None).unwrap();
+    let kubeconfig = cluster.kubeconfig_of("carpenter", ADMINS, None).unwrap();
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let arguments = [&kubeconfig, "create", "-f", "-"];
     let created = cluster.kubectl_with_input(&arguments, namespace.to_string()).await.unwrap();

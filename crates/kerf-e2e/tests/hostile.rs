@@ -13,7 +13,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool};
 use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{apply, eventually, install_crds, operator::Operator, start};
+use kerf_e2e::{apply, eventually, install, operator::Operator, start};
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, Patch, PatchParams},
@@ -176,7 +176,7 @@ spec:
 
 async fn with_crds() -> ControlPlane {
     let cluster = start(Profile::ApiOnly).await;
-    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
+    install(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     cluster
 }
 

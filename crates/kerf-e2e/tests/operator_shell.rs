@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kerf_control_plane::Profile;
 use kerf_e2e::{
-    install_crds,
+    install,
     operator::{Operator, kerf},
     start,
 };
@@ -32,7 +32,7 @@ async fn without_custom_resources_it_says_how_to_install_them() {
     assert_eq!(operator.exit_code(), Some(1));
 
     let crds = Command::new(kerf()).arg("crds").output().unwrap().stdout;
-    install_crds(&cluster, &String::from_utf8(crds).unwrap()).await;
+    install(&cluster, &String::from_utf8(crds).unwrap()).await;
     let mut operator = Operator::start(&cluster);
     operator.message("caches are synced");
     operator.signal("TERM");
@@ -42,7 +42,7 @@ async fn without_custom_resources_it_says_how_to_install_them() {
 #[tokio::test]
 async fn of_several_operators_one_leads_and_another_takes_over() {
     let cluster = start(Profile::ApiOnly).await;
-    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
+    install(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     let leases: Api<Lease> = Api::namespaced(cluster.client(), "default");
     let spec = async || leases.get(LEASE).await.unwrap().spec.unwrap();
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{NodePool, labels};
 use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{eventually, install_crds, operator::Operator, start};
+use kerf_e2e::{eventually, install, operator::Operator, start};
 use kerf_provider_kwok::KwokNodeClass;
 use kerf_stories::build;
 use kube::{
@@ -30,7 +30,7 @@ const PODS: u32 = 20;
 async fn a_leader_that_was_paused_writes_nothing_after_another_took_over() {
     let pauses = env::var(PAUSES).ok().map(|text| text.parse().expect("a number of pauses"));
     let cluster = start(Profile::WithoutTaintEviction.audited()).await;
-    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
+    install(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     let everything = PostParams::default();
     let classes: Api<KwokNodeClass> = Api::all(cluster.client());
     classes.create(&everything, &build::node_class("default", &json!({}))).await.unwrap();

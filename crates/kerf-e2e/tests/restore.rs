@@ -11,7 +11,7 @@ use kerf_api::{
     conditions::{Conditioned, REGISTERED},
 };
 use kerf_control_plane::{ControlPlane, Profile};
-use kerf_e2e::{eventually, install_crds, operator::Operator, start};
+use kerf_e2e::{eventually, install, operator::Operator, start};
 use kerf_provider_kwok::KwokNodeClass;
 use kerf_stories::build;
 use kube::{
@@ -27,7 +27,7 @@ const USER: &str = "kerf";
 #[tokio::test]
 async fn after_a_restore_the_operator_goes_by_what_was_restored() {
     let mut cluster = start(Profile::ApiOnly.audited()).await;
-    install_crds(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
+    install(&cluster, &kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap()).await;
     let classes: Api<KwokNodeClass> = Api::all(cluster.client());
     classes
         .create(&PostParams::default(), &build::node_class("default", &json!({})))

@@ -6,6 +6,7 @@ use kerf_api::crd::Additions;
 use kerf_aws_api::{GROUP, KIND, PLURAL, VERSION, additions};
 use kerf_provider::{
     BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, NodeClassKind, Provider,
+    rbac::{Rule, Scope},
 };
 
 use crate::{
@@ -60,6 +61,20 @@ impl Provider for Aws {
 
     fn additions(&self) -> Additions<'static> {
         additions()
+    }
+
+    fn rules(&self) -> &'static [Rule] {
+        const RULES: &[Rule] = &[
+            Rule::new(GROUP, &[PLURAL], &["list", "watch", "patch"]),
+            Rule::new(GROUP, &["ec2nodeclasses/status"], &["patch"]),
+            Rule::new(GROUP, &[PLURAL], &["get"])
+                .rarely("a new list does not have an EC2NodeClass that was just written"),
+            // The address of the cluster's DNS, for the kubelets of new nodes.
+            Rule::new("", &["services"], &["get"])
+                .only(&["kube-dns"])
+                .within(Scope::Namespace("kube-system")),
+        ];
+        RULES
     }
 
     fn flags(&self) -> &'static [&'static Flag] {

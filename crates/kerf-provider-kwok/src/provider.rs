@@ -6,7 +6,7 @@ use kerf_api::{NodeClass, NodePool, crd::Additions, labels::LabelRules};
 use kerf_model::InstanceType;
 use kerf_provider::{
     BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, Launchable, NodeClassKind,
-    Provider, UnknownTypes,
+    Provider, UnknownTypes, rbac::Rule,
 };
 
 use crate::{GROUP, KIND, KwokProvider, from_file, generated, label_rules, node_class};
@@ -39,6 +39,15 @@ impl Provider for Kwok {
 
     fn additions(&self) -> Additions<'static> {
         node_class::additions()
+    }
+
+    /// Its instances are Nodes.
+    fn rules(&self) -> &'static [Rule] {
+        const RULES: &[Rule] = &[
+            Rule::new(GROUP, &["kwoknodeclasses"], &["list", "watch"]),
+            Rule::new("", &["nodes"], &["get", "create"]),
+        ];
+        RULES
     }
 
     fn flags(&self) -> &'static [&'static Flag] {

@@ -7,7 +7,7 @@ use kerf_model::InstanceType;
 use kerf_runtime::{Clock, Fence, Metrics};
 use kube::Client;
 
-use crate::{BoxError, CloudProvider, NodeClassKind};
+use crate::{BoxError, CloudProvider, NodeClassKind, rbac::Rule};
 
 /// A provider as the binary lists it. This is all that the binary has to know of a cloud.
 pub trait Provider: Send + Sync {
@@ -23,6 +23,9 @@ pub trait Provider: Send + Sync {
 
     /// What it adds to the CRDs.
     fn additions(&self) -> Additions<'static>;
+
+    /// The rights in Kubernetes that it needs beside the operator's own.
+    fn rules(&self) -> &'static [Rule];
 
     /// Its own flags; they stand under a heading of their own in the help.
     fn flags(&self) -> &'static [&'static Flag] {

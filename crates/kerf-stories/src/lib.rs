@@ -9,6 +9,7 @@ pub mod chapters;
 mod clouds;
 mod contender;
 pub mod example_provider;
+pub mod rights;
 mod scope;
 pub mod series;
 pub mod stories;

@@ -21,7 +21,7 @@ use kerf_testbed::CloudFaults;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
 
-use crate::world::start_control_plane;
+use crate::{rights, world::start_control_plane};
 
 /// The label that pods select on, and pools give to their claims and nodes.
 const LABEL: &str = "story";
@@ -34,6 +34,11 @@ pub struct SharedCluster {
 }
 
 impl SharedCluster {
+    /// What the API server wrote down of each request.
+    pub fn audit_log(&self) -> Option<std::path::PathBuf> {
+        self.cluster.audit_log()
+    }
+
     pub(crate) fn get() -> &'static Self {
         static SHARED: OnceLock<SharedCluster> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -53,7 +58,7 @@ impl SharedCluster {
                         timing: Timing::default(),
                         seed: 7,
                     };
-                    let operator = OperatorHandle::start(cluster.client(), terms).await;
+                    let operator = OperatorHandle::start(rights::client(&cluster), terms).await;
                     let metrics = operator.metrics.clone();
                     let _ = started.send(Self { cluster, metrics });
                     std::future::pending::<()>().await;

@@ -27,6 +27,7 @@ use crate::{
     Contender,
     build::object,
     clouds::Cloud,
+    rights,
     scope::{Scope, SharedCluster},
 };
 
@@ -310,7 +311,8 @@ impl World {
     fn operator_client(&self) -> Client {
         match &self.stage {
             Stage::Testbed { testbed, .. } => testbed.client_with(&self.faults),
-            Stage::Real(_) | Stage::Shared(_) => self.client(),
+            Stage::Real(cluster) => rights::client(cluster),
+            Stage::Shared(shared) => rights::client(&shared.cluster),
         }
     }
 
@@ -578,18 +580,22 @@ fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// A real cluster with Kerf's CRDs.
+/// A real cluster with Kerf's CRDs and the roles of its operator. Its audit log says what the operator asked for.
 pub(crate) async fn start_control_plane() -> ControlPlane {
-    let cluster = ControlPlane::start_with(Profile::WithoutTaintEviction).await;
+    let cluster = ControlPlane::start_with(Profile::WithoutTaintEviction.audited()).await;
     let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
     let crds =
         kerf_api::crds_yaml(kerf_provider_kwok::crds()).unwrap_or_else(|error| panic!("{error}"));
     let limit = format!("--timeout={}s", patient(Duration::from_mins(1)).as_secs());
     let served = ["wait", "--for=condition=Established", "crd", "--all", &limit];
-    for (arguments, input) in [(&["apply", "-f", "-"][..], crds), (&served[..], String::new())] {
+    let apply = ["apply", "-f", "-"];
+    let steps =
+        [(&apply[..], crds), (&served[..], String::new()), (&apply[..], rights::manifests())];
+    for (arguments, input) in steps {
         let done = cluster.kubectl_with_input(arguments, input).await;
         let done = done.unwrap_or_else(|error| panic!("kubectl: {error}"));
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
+    rights::granted(&cluster).await;
     cluster
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use kerf_control_plane::ADMINS;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -25,7 +26,7 @@ pub(super) struct Replica {
 
 impl Replica {
     pub(super) fn start(stage: &Stage, user: &str, server: Option<&str>) -> Result<Self> {
-        let kubeconfig = stage.cluster.kubeconfig_of(user, server)?;
+        let kubeconfig = stage.cluster.kubeconfig_of(user, ADMINS, server)?;
         let (process, log) = spawn(stage, user, &kubeconfig, 1)?;
         Ok(Self { user: user.to_owned(), kubeconfig, process, log, starts: 1 })
     }

@@ -1,0 +1,55 @@
+//! The rights in Kubernetes that the operator needs, whatever its provider.
+//!
+//! `cargo xtask generate` writes them into the chart. The stories on a real control plane run with them, and
+//! `kerf-e2e/tests/rights.rs` compares them with what the API server's audit log says was asked for.
+
+use kerf_provider::rbac::{Rule, Scope};
+
+/// The name of the Lease unless a flag says otherwise.
+pub const LEASE: &str = "karpenter-leader-election";
+
+const CORE: &str = "";
+const KARPENTER: &str = "karpenter.sh";
+
+pub static OPERATOR: [Rule; 14] = [
+    Rule::new(KARPENTER, &["nodepools", "nodeclaims"], &["list", "watch", "patch"]),
+    Rule::new(KARPENTER, &["nodepools/status", "nodeclaims/status"], &["patch"]),
+    Rule::new(KARPENTER, &["nodeclaims"], &["create", "delete"]),
+    Rule::new(CORE, &["nodes"], &["list", "watch", "patch", "delete"]),
+    Rule::new(CORE, &["pods"], &["list", "watch", "delete"]),
+    Rule::new(CORE, &["pods/eviction"], &["create"]),
+    Rule::new(CORE, &["events"], &["create", "patch"]),
+    Rule::new(
+        CORE,
+        &["namespaces", "persistentvolumes", "persistentvolumeclaims"],
+        &["list", "watch"],
+    ),
+    Rule::new("apps", &["daemonsets"], &["list", "watch"]),
+    Rule::new("policy", &["poddisruptionbudgets"], &["list", "watch"]),
+    Rule::new(
+        "storage.k8s.io",
+        &["storageclasses", "csinodes", "volumeattachments"],
+        &["list", "watch"],
+    ),
+    Rule::new(KARPENTER, &["nodepools", "nodeclaims"], &["get"])
+        .rarely("a write was refused or not answered, or a new list does not have what was just written"),
+    Rule::new(CORE, &["nodes"], &["get"])
+        .rarely("a write was refused, or a new list does not have what was just written"),
+    // Whoever makes an object wait for the end of another needs the right to its finalizers.
+    Rule::new(KARPENTER, &["nodepools/finalizers", "nodeclaims/finalizers"], &["update"])
+        .rarely("only API servers with the admission plugin OwnerReferencesPermissionEnforcement ask for it, and they ask themselves"),
+];
+
+/// What pods belong to: read only with `--scheduler-config`.
+pub static DEFAULT_SPREAD: [Rule; 2] = [
+    Rule::new(CORE, &["services", "replicationcontrollers"], &["list", "watch"]),
+    Rule::new("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
+];
+
+/// One lease. The right to create cannot be bound to a name.
+pub static ELECTION: [Rule; 2] = [
+    Rule::new("coordination.k8s.io", &["leases"], &["create"]).within(Scope::Own),
+    Rule::new("coordination.k8s.io", &["leases"], &["get", "watch", "update"])
+        .only(&[LEASE])
+        .within(Scope::Own),
+];

@@ -1,0 +1,53 @@
+//! The rights that the chart grants are those that an operator uses: none is missing, and none is too many.
+//!
+//! The API server's audit log is the witness. A right that is taken out of the tables is asked for all the same, and refused; one
+//! that is put into them is never asked for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use kerf_controllers::{Settings, settings::parse_default_spread};
+use kerf_provider::rbac::{Grant, Rule};
+use kerf_stories::{
+    Stage, World,
+    chapters::{disruption::drift, draining},
+    rights::{USER, Used, cluster_rules},
+};
+
+/// Makes the operator read what pods belong to.
+const SPREAD: &str = r#"{"podTopologySpread": {"defaultConstraints": [
+    {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}]}}"#;
+
+#[tokio::test]
+async fn an_operator_uses_each_of_its_rights_and_asks_for_no_other() {
+    let world = async || World::on_shared_control_plane().await;
+    draining::evicted_pods_are_told_and_find_another_node(world().await).await;
+    draining::a_pod_that_would_outlive_its_node_is_deleted_at_once(world().await).await;
+    drift::a_drifted_node_is_replaced_before_it_goes(world().await).await;
+    let of_stories = used(&world().await);
+
+    let default_spread = parse_default_spread(SPREAD).unwrap();
+    let spreading = World::on_control_plane(Settings { default_spread, ..Settings::default() });
+    let of_spreading = used(&spreading.await);
+
+    let denied: Vec<_> = of_stories.denied.iter().chain(&of_spreading.denied).collect();
+    assert!(denied.is_empty(), "an operator was refused: {denied:#?}");
+    let used: BTreeSet<_> = of_stories.grants.union(&of_spreading.grants).cloned().collect();
+    let granted: BTreeSet<Grant> = cluster_rules().flat_map(Rule::grants).collect();
+    let open: Vec<_> = used.difference(&granted).collect();
+    assert!(open.is_empty(), "allowed by another role than the chart's: {open:#?}");
+    let rare: BTreeSet<_> =
+        cluster_rules().filter(|rule| rule.rarely.is_some()).flat_map(Rule::grants).collect();
+    let unused: Vec<_> = granted.difference(&used).filter(|grant| !rare.contains(grant)).collect();
+    assert!(unused.is_empty(), "granted and never used: {unused:#?}");
+}
+
+fn used(world: &World) -> Used {
+    let log: Option<PathBuf> = match world.stage() {
+        Stage::Shared(shared) => shared.audit_log(),
+        Stage::Real(cluster) => cluster.audit_log(),
+        Stage::Testbed { .. } => None,
+    };
+    Used::by(USER, &fs::read_to_string(log.unwrap()).unwrap())
+}

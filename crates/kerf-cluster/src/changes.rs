@@ -16,7 +16,8 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{
-    Decoded, NodeClaim, NodeClass, NodeExt, NodePool, Unreadable, annotations::DO_NOT_DISRUPT,
+    Decoded, NodeClaim, NodeClass, NodeClassReference, NodeExt, NodePool, Unreadable,
+    annotations::DO_NOT_DISRUPT,
 };
 use kube_core::{Resource, ResourceExt};
 
@@ -33,9 +34,9 @@ pub trait Kind: Sized {
         self
     }
 
-    /// Whether the object is this operator's business.
-    fn is_ours(&self, _: &Ownership) -> bool {
-        true
+    /// The NodeClass that makes it another operator's business, if any.
+    fn foreign_class(&self, _: &Ownership) -> Option<&NodeClassReference> {
+        None
     }
 
     /// Leaves out amounts that are no quantities, which the API server lets through; returns the first.
@@ -61,6 +62,20 @@ pub struct Taken {
     pub unreadable: Option<Unreadable>,
     /// It can be read again.
     pub mended: bool,
+    /// It is another operator's, and that is new.
+    pub foreign: Option<Foreign>,
+}
+
+/// An object of another operator.
+#[derive(Debug)]
+pub struct Foreign {
+    pub key: Key,
+    /// It is of no kind that is ours.
+    pub class: NodeClassReference,
+}
+
+impl Taken {
+    const NOTHING: Self = Self { change: None, unreadable: None, mended: false, foreign: None };
 }
 
 impl Cluster {
@@ -77,28 +92,31 @@ impl Cluster {
             let is_new = K::objects(self).mark(&key, unreadable.clone());
             let delta = K::objects(self).keep(&key).filter(|_| is_new);
             let change = delta.map(|delta| self.reindexed(delta));
-            return Taken { change, unreadable: unreadable.filter(|_| is_new), mended: false };
+            let unreadable = unreadable.filter(|_| is_new);
+            return Taken { change, unreadable, ..Taken::NOTHING };
         };
-        if !object.is_ours(&self.ownership) {
-            K::objects(self).pass_over(object.version());
-            return Taken { change: None, unreadable: None, mended: false };
+        if let Some(class) = object.foreign_class(&self.ownership) {
+            let (key, class) = (object.key(), class.clone());
+            let is_new = K::objects(self).pass_over(key.clone(), object.version());
+            let foreign = is_new.then_some(Foreign { key, class });
+            return Taken { foreign, ..Taken::NOTHING };
         }
         let left_out = object.leave_out_amounts();
         let unreadable = unreadable.or(left_out);
         let (key, version, object) = (object.key(), object.version(), object.slim());
         let object = if unreadable.is_some() { object.stand_in() } else { object };
         let Some(delta) = K::objects(self).apply(key, version, object) else {
-            return Taken { change: None, unreadable: None, mended: false };
+            return Taken::NOTHING;
         };
         let is_new = K::objects(self).mark(&delta.key, unreadable.clone());
         let (change, mended) = (Some(self.reindexed(delta)), is_new && unreadable.is_none());
-        Taken { change, unreadable: unreadable.filter(|_| is_new), mended }
+        Taken { change, unreadable: unreadable.filter(|_| is_new), mended, ..Taken::NOTHING }
     }
 
     /// Takes in an object that the watch brought; `None` if what is here is newer, or the object is another operator's.
     pub fn apply<K: Kind>(&mut self, object: K) -> Option<Change> {
-        if !object.is_ours(&self.ownership) {
-            K::objects(self).pass_over(object.version());
+        if object.foreign_class(&self.ownership).is_some() {
+            K::objects(self).pass_over(object.key(), object.version());
             return None;
         }
         let delta = K::objects(self).apply(object.key(), object.version(), object.slim())?;
@@ -205,7 +223,7 @@ macro_rules! kinds {
                 self
             }
 
-            $(fn is_ours(&self, ownership: &Ownership) -> bool {
+            $(fn foreign_class(&self, ownership: &Ownership) -> Option<&NodeClassReference> {
                 ownership.$owned(self)
             })?
 
@@ -226,8 +244,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    NodePool in pools owned includes_pool amounts pool,
-    NodeClaim in claims by reindex_claim owned includes_claim amounts claim,
+    NodePool in pools owned of_pool amounts pool,
+    NodeClaim in claims by reindex_claim owned of_claim amounts claim,
     Node in nodes by reindex_node slim node,
     Pod in pods by reindex_pod slim pod else protected,
     DaemonSet in daemon_sets slim daemon_set,

@@ -46,7 +46,7 @@ use marks::Marks;
 use reservations::Reservations;
 use views::Views;
 
-pub use changes::{Change, Kind, Taken};
+pub use changes::{Change, Foreign, Kind, Taken};
 pub use objects::{Delta, Doubtful, Key, Objects};
 pub use ownership::Ownership;
 

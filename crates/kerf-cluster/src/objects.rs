@@ -80,6 +80,8 @@ pub struct Objects<K> {
     by_key: BTreeMap<Key, (u64, Arc<K>)>,
     /// Those that could be read in part or not at all.
     unreadable: BTreeMap<Key, Unreadable>,
+    /// Those that are there and are not kept here.
+    passed_over: BTreeSet<Key>,
     /// The highest resource version that the watch has brought.
     watched_to: u64,
     list: Option<List>,
@@ -100,6 +102,7 @@ impl<K> Default for Objects<K> {
         Self {
             by_key: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            passed_over: BTreeSet::new(),
             watched_to: 0,
             list: None,
             listed: false,
@@ -205,9 +208,10 @@ impl<K> Objects<K> {
         self.put(key, version, object)
     }
 
-    /// Notes that the watch has come this far, with an object that is not kept here.
-    pub fn pass_over(&mut self, version: u64) {
+    /// Notes that the watch has come this far, with an object that is not kept here; says whether that is new.
+    pub fn pass_over(&mut self, key: Key, version: u64) -> bool {
         self.watched_to = self.watched_to.max(version);
+        self.passed_over.insert(key)
     }
 
     /// Which part of the object could not be read, if any.
@@ -266,6 +270,7 @@ impl<K> Objects<K> {
             list.unseen.remove(&key);
         }
         self.unreadable.remove(&key);
+        self.passed_over.remove(&key);
         let (_, before) = self.by_key.remove(&key)?;
         Some(Delta { key, before: Some(before), after: None })
     }

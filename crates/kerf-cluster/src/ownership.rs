@@ -44,12 +44,14 @@ impl Ownership {
             && !kinds.iter().any(|kind| labels.contains_key(&kind.label))
     }
 
-    pub(crate) fn includes_pool(&self, pool: &NodePool) -> bool {
-        self.includes(&pool.spec.template.spec.node_class_ref)
+    /// The NodeClass of the pool, where it is of another operator's kind.
+    pub(crate) fn of_pool<'a>(&self, pool: &'a NodePool) -> Option<&'a NodeClassReference> {
+        Some(&pool.spec.template.spec.node_class_ref).filter(|class| !self.includes(class))
     }
 
-    pub(crate) fn includes_claim(&self, claim: &NodeClaim) -> bool {
-        self.includes(&claim.spec.node_class_ref)
+    /// The NodeClass of the claim, where it is of another operator's kind.
+    pub(crate) fn of_claim<'a>(&self, claim: &'a NodeClaim) -> Option<&'a NodeClassReference> {
+        Some(&claim.spec.node_class_ref).filter(|class| !self.includes(class))
     }
 }
 
@@ -103,6 +105,21 @@ mod tests {
         assert_eq!(cluster.state_nodes().count(), 1, "a claim in flight of another is no machine");
         assert_eq!(cluster.node_count("p").active, 1);
         assert_eq!(cluster.pool_resources("p").unwrap().amount("nodes").units(), 1);
+    }
+
+    #[test]
+    fn what_is_of_another_operator_is_named_once() {
+        let mut cluster = cluster();
+        let name = |cluster: &mut Cluster, claim| {
+            let taken = cluster.take_in(kerf_api::Decoded::Whole(claim));
+            taken.foreign.map(|foreign| foreign.class.kind)
+        };
+        assert_eq!(name(&mut cluster, claim("ours", CLASS.1)), None);
+        assert_eq!(name(&mut cluster, claim("theirs", "Other")).as_deref(), Some("Other"));
+        assert_eq!(name(&mut cluster, claim("theirs", "Other")), None);
+        assert_eq!(name(&mut cluster, claim("also", "Other")).as_deref(), Some("Other"));
+        cluster.delete(&claim("theirs", "Other"));
+        assert_eq!(name(&mut cluster, claim("theirs", "Other")).as_deref(), Some("Other"));
     }
 
     #[test]

@@ -13,9 +13,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kerf_api::Decoded;
 use kerf_cluster::{
-    Change, Cluster, Doubtful, Key, Kind, Ownership, Taken,
+    Change, Cluster, Doubtful, Foreign, Key, Kind, Ownership, Taken,
     reservations::{NotReserved, Wanted},
 };
+
+use tracing::info;
 
 use crate::settings::Settings;
 
@@ -156,9 +158,20 @@ impl Index {
     }
 
     /// Takes in what could be read of an object. Whether that was all of it may only show here.
-    fn take_in<K: Kind>(&self, decoded: Decoded<K>, uid: Option<String>) {
+    /// What belongs to another operator is said once.
+    fn take_in<K: Kind>(&self, kind: &str, decoded: Decoded<K>, uid: Option<String>) {
         let mut cluster = self.write();
-        let Taken { change, unreadable, mended } = cluster.take_in(decoded);
+        let Taken { change, unreadable, mended, foreign } = cluster.take_in(decoded);
+        if let Some(Foreign { key, class }) = foreign {
+            let class = format!("{}.{}/{}", class.kind, class.group, class.name);
+            let name = key.name;
+            info!(
+                kind,
+                name,
+                class,
+                "ignoring an object whose NodeClass is of a kind that is not this operator's"
+            );
+        }
         if let Some(change) = change.filter(|change| mended || !change.is_sign_of_life()) {
             self.tell(&change, &cluster);
         }

@@ -11,6 +11,10 @@ use kube::{Client, Resource};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+mod fields;
+
+pub use fields::missing_fields;
+
 /// A kind of resource that has to be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crd {

@@ -32,6 +32,7 @@ use crate::cli::{COMMIT, Options, VERSION};
 use endpoints::Endpoints;
 
 mod endpoints;
+mod schemas;
 
 /// Why the operator stopped without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +131,9 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
         () = stop.cancelled() => return Ok(()),
     }
     endpoints.crds.send_replace(true);
-    // It ends with the runtime.
+    // They end with the runtime.
+    let known = kerf_api::crd::crds(&[chosen.provider.additions()]);
+    tokio::spawn(schemas::name_missing_fields(client.clone(), known));
     tokio::spawn(watch_definitions(client.clone(), required, endpoints.crds.clone()));
 
     let election = match &settings.leader_election {

@@ -243,7 +243,7 @@ where
             // What is not known by its type has no events of ours.
             Decoded::Nothing(_) => None,
         };
-        self.index.take_in(decoded.map(&self.convert), uid);
+        self.index.take_in(&self.source.kind, decoded.map(&self.convert), uid);
     }
 
     /// Asks for an object that a new list did not have and that is younger than the list. Only what has no namespace is

@@ -5,6 +5,7 @@ mod aws;
 mod bench;
 mod cache;
 mod cargo;
+mod charts;
 mod control_plane;
 mod generate;
 mod python;
@@ -31,6 +32,8 @@ enum Command {
     Test(test::Testing),
     /// Show the operator at work on a real control plane, and stop everything afterwards
     Try,
+    /// Lint, render and install the charts, and follow docs/install.md on a real control plane
+    Charts,
     /// Cause failures of production, and count violations of what must always hold
     #[command(subcommand)]
     Attack(attack::Command),
@@ -40,7 +43,7 @@ enum Command {
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Write the generated files again: the custom resource definitions of the chart, the types of AWS
+    /// Write the generated files again: definitions, values and rights of the charts, the types of AWS
     Generate {
         /// Only check whether they are current
         #[arg(long)]
@@ -52,8 +55,9 @@ enum Command {
 async fn main() -> ExitCode {
     let result = match Xtask::parse().command {
         Command::ControlPlane(command) => control_plane::run(command).await,
-        Command::Test(testing) => return test::run(&testing),
+        Command::Test(testing) => return test::run(&testing).await,
         Command::Try => try_out::run().await,
+        Command::Charts => charts::run().await.and_then(|done| done.or_say("the charts")),
         Command::Attack(command) => attack::run(command).await,
         Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),

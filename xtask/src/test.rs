@@ -22,7 +22,7 @@ pub(crate) use slow::Testing;
 /// The binary has the provider of AWS where it is asked for.
 const WITH_AWS: &str = "kerf/aws";
 
-pub(crate) fn run(testing: &Testing) -> ExitCode {
+pub(crate) async fn run(testing: &Testing) -> ExitCode {
     if testing.slow {
         return slow::run(testing);
     }
@@ -45,6 +45,8 @@ pub(crate) fn run(testing: &Testing) -> ExitCode {
     });
     total += step("calls of moto", || lane("the calls of moto", aws::moto()));
     total += step("control plane tests", control_plane_tests);
+    let charts = Step::begin("charts");
+    total += charts.end(lane("the charts", crate::charts::run().await));
 
     let minutes = started.elapsed().as_secs_f64() / 60.0;
     eprintln!("\n==> all in {minutes:.1} min");
@@ -72,16 +74,31 @@ impl AddAssign for Tally {
     }
 }
 
-fn step(name: &str, run: impl FnOnce() -> Tally) -> Tally {
-    eprintln!("\n==> {name}");
-    let started = Instant::now();
-    let Tally { passed, failed, skipped } = run();
-    let seconds = started.elapsed().as_secs();
-    let verdict = if failed > 0 { "FAILED" } else { "ok" };
-    eprintln!(
-        "==> {name}: {verdict}, {passed} passed, {failed} failed, {skipped} skipped, {seconds} s"
-    );
-    Tally { passed, failed, skipped }
+fn step(name: &'static str, run: impl FnOnce() -> Tally) -> Tally {
+    Step::begin(name).end(run())
+}
+
+/// A step that is under way.
+struct Step {
+    name: &'static str,
+    started: Instant,
+}
+
+impl Step {
+    fn begin(name: &'static str) -> Self {
+        eprintln!("\n==> {name}");
+        Self { name, started: Instant::now() }
+    }
+
+    fn end(self, tally: Tally) -> Tally {
+        let (name, Tally { passed, failed, skipped }) = (self.name, tally);
+        let seconds = self.started.elapsed().as_secs();
+        let verdict = if failed > 0 { "FAILED" } else { "ok" };
+        eprintln!(
+            "==> {name}: {verdict}, {passed} passed, {failed} failed, {skipped} skipped, {seconds} s"
+        );
+        tally
+    }
 }
 
 fn check(arguments: &[&str]) -> Tally {

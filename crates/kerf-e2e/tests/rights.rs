@@ -3,12 +3,10 @@
 //! The API server's audit log is the witness. A right that is taken out of the tables is asked for all the same, and refused; one
 //! that is put into them is never asked for.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use kerf_controllers::{Settings, settings::parse_default_spread};
-use kerf_provider::rbac::{Grant, Rule};
 use kerf_stories::{
     Stage, World,
     chapters::{disruption::drift, draining},
@@ -31,16 +29,8 @@ async fn an_operator_uses_each_of_its_rights_and_asks_for_no_other() {
     let spreading = World::on_control_plane(Settings { default_spread, ..Settings::default() });
     let of_spreading = used(&spreading.await);
 
-    let denied: Vec<_> = of_stories.denied.iter().chain(&of_spreading.denied).collect();
-    assert!(denied.is_empty(), "an operator was refused: {denied:#?}");
-    let used: BTreeSet<_> = of_stories.grants.union(&of_spreading.grants).cloned().collect();
-    let granted: BTreeSet<Grant> = cluster_rules().flat_map(Rule::grants).collect();
-    let open: Vec<_> = used.difference(&granted).collect();
-    assert!(open.is_empty(), "allowed by another role than the chart's: {open:#?}");
-    let rare: BTreeSet<_> =
-        cluster_rules().filter(|rule| rule.rarely.is_some()).flat_map(Rule::grants).collect();
-    let unused: Vec<_> = granted.difference(&used).filter(|grant| !rare.contains(grant)).collect();
-    assert!(unused.is_empty(), "granted and never used: {unused:#?}");
+    let misfits = of_stories.and(of_spreading).misfits(cluster_rules());
+    assert!(misfits.is_empty(), "{misfits:#?}");
 }
 
 fn used(world: &World) -> Used {

@@ -73,6 +73,10 @@ impl Provider for Aws {
             Rule::new("", &["services"], &["get"])
                 .only(&["kube-dns"])
                 .within(Scope::Namespace("kube-system")),
+            // How the network plugin hands out addresses.
+            Rule::new("apps", &["daemonsets"], &["get"])
+                .only(&["aws-node"])
+                .within(Scope::Namespace("kube-system")),
         ];
         RULES
     }

@@ -1,6 +1,8 @@
 //! Rights in Kubernetes, as data. The chart grants what stands in these tables, and the stories on a real control plane run
 //! with nothing else.
 
+use std::fmt;
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 /// Verbs on resources of one API group.
@@ -85,4 +87,15 @@ pub struct Grant {
     pub group: String,
     pub resource: String,
     pub verb: String,
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, resource, verb } = self;
+        if group.is_empty() {
+            write!(f, "{verb} {resource}")
+        } else {
+            write!(f, "{verb} {resource} ({group})")
+        }
+    }
 }

@@ -101,6 +101,31 @@ impl Used {
     }
 }
 
+impl Used {
+    /// What does not fit between rights that were used and rules that grant them, in sentences.
+    pub fn misfits<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Vec<String> {
+        let (mut granted, mut rarely) = (BTreeSet::new(), BTreeSet::new());
+        for rule in rules {
+            granted.extend(rule.grants());
+            rarely.extend(rule.grants().filter(|_| rule.rarely.is_some()));
+        }
+        let refused = self.denied.iter().map(|request| format!("refused: {request}"));
+        let more = self.grants.difference(&granted);
+        let more = more.map(|grant| format!("used, and granted by another role: {grant}"));
+        let unused = granted.difference(&self.grants).filter(|grant| !rarely.contains(grant));
+        let unused = unused.map(|grant| format!("granted, and never used: {grant}"));
+        refused.chain(more).chain(unused).collect()
+    }
+
+    /// What two audit logs say.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.grants.extend(other.grants);
+        self.denied.extend(other.denied);
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,5 +155,36 @@ mod tests {
             [grant("", "pods/eviction", "create"), grant("karpenter.sh", "nodeclaims", "list")];
         assert_eq!(used.grants, BTreeSet::from(expected));
         assert_eq!(used.denied, BTreeSet::from(["\"delete\" \"/u\"".to_owned()]));
+    }
+
+    #[test]
+    fn a_right_too_many_and_a_right_too_few_are_named() {
+        const RULES: [Rule; 2] = [
+            Rule::new("", &["pods"], &["list", "watch"]),
+            Rule::new("", &["nodes"], &["get"]).rarely("a write was refused"),
+        ];
+        let used = |verbs: &[&str], denied: &[&str]| Used {
+            grants: verbs
+                .iter()
+                .map(|&verb| Grant {
+                    group: String::new(),
+                    resource: "pods".into(),
+                    verb: verb.into(),
+                })
+                .collect(),
+            denied: denied.iter().map(|&request| request.to_owned()).collect(),
+        };
+        let cases: [(Used, &[&str]); 4] = [
+            (used(&["list", "watch"], &[]), &[]),
+            (used(&["list"], &[]), &["granted, and never used: watch pods"]),
+            (
+                used(&["list", "watch", "delete"], &[]),
+                &["used, and granted by another role: delete pods"],
+            ),
+            (used(&["list", "watch"], &["create /api"]), &["refused: create /api"]),
+        ];
+        for (used, expected) in cases {
+            assert_eq!(used.misfits(RULES.iter()), expected);
+        }
     }
 }

@@ -13,7 +13,7 @@ use kerf_provider::{Flag, FlagKind as Kind, Provider};
 
 #[cfg(feature = "simulate")]
 mod demo;
-mod flags;
+pub(crate) mod flags;
 mod options;
 mod plan;
 #[cfg(feature = "simulate")]

@@ -1,5 +1,7 @@
 //! Kerf, a node autoscaler for Kubernetes.
 
+#[cfg(all(test, feature = "aws"))]
+mod chart;
 mod cli;
 mod columns;
 mod crds;

@@ -14,6 +14,12 @@ const COUNT: usize = if cfg!(feature = "aws") { 2 } else { 1 };
 
 pub(crate) const DEFAULT: &str = "kwok";
 
+/// All of them.
+#[cfg(all(test, feature = "aws"))]
+pub(crate) fn all() -> [&'static dyn Provider; COUNT] {
+    ALL
+}
+
 pub(crate) fn named(name: &str) -> Option<&'static dyn Provider> {
     ALL.into_iter().find(|provider| provider.name() == name)
 }

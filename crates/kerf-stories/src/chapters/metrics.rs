@@ -210,6 +210,32 @@ pub async fn every_metric_has_its_name_its_type_and_its_labels(world: World) {
         })
         .collect();
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let unknown: Vec<_> = asked_for().into_iter().filter(|name| !shown.has(name)).collect();
+    assert!(unknown.is_empty(), "the chart asks for metrics that do not exist: {unknown:?}");
+}
+
+/// Belong to the process, or count what does not happen in the story.
+const ELSEWHERE: [&str; 2] =
+    ["leader_election_master_status", "karpenter_cluster_state_unreadable_objects"];
+
+/// The metrics that the alerts and the dashboard of the chart are made of.
+fn asked_for() -> BTreeSet<String> {
+    const CHART: [&str; 2] = [
+        include_str!("../../../../charts/kerf/files/alerts.yaml"),
+        include_str!("../../../../charts/kerf/files/dashboard.json"),
+    ];
+    const FAMILIES: [&str; 6] = [
+        "karpenter_",
+        "operator_",
+        "controller_runtime_",
+        "workqueue_",
+        "leader_election_",
+        "client_go_",
+    ];
+    let words =
+        CHART.iter().flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_')));
+    let metrics = words.filter(|word| FAMILIES.iter().any(|family| word.starts_with(family)));
+    metrics.map(str::to_owned).collect()
 }
 
 pub async fn no_gauge_of_pods_or_nodes_has_more_series_than_karpenters(world: World) {
@@ -274,6 +300,13 @@ impl Shown {
                 self.sample(line);
             }
         }
+    }
+
+    /// Whether it is the name of a metric, or of a part of a histogram.
+    fn has(&self, name: &str) -> bool {
+        let parts = ["_bucket", "_sum", "_count"];
+        let family = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+        ELSEWHERE.contains(&name) || self.0.contains_key(name) || self.0.contains_key(family)
     }
 
     fn sample(&mut self, line: &str) {

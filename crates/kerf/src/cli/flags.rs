@@ -315,7 +315,12 @@ pub(crate) const KARPENTER_SERVICE: Flag = Flag {
 
 /// All of them, those of the providers included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
-    OWN.into_iter().chain(providers::flags())
+    own().chain(providers::flags())
+}
+
+/// Those that are no provider's.
+pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
+    OWN.into_iter()
 }
 
 static OWN: [&Flag; 32] = [

@@ -34,7 +34,7 @@ const SYSTEM_NODE: &str = r#"{
 }"#;
 
 pub(super) async fn follow_the_documentation(helm: &Helm) -> Result<()> {
-    let kerf = build_kerf()?;
+    let kerf = build_kerf(&[])?;
     control_plane::binaries()?;
     let cluster = ControlPlane::start().await?;
     kubectl(&cluster, &["apply", "-f", "-"], SYSTEM_NODE).await?;

@@ -149,7 +149,7 @@ pub fn kerf() -> &'static PathBuf {
     static KERF: OnceLock<PathBuf> = OnceLock::new();
     KERF.get_or_init(|| {
         let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "--quiet", "--workspace", "--test", "process", "--no-run"])
+            .args(["test", "--quiet", "--workspace", "--test", "it", "--no-run"])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
             .status()
             .unwrap();

@@ -62,6 +62,11 @@ pub struct Inputs<'a> {
 }
 
 impl ClassTypes {
+    /// The types as they were last made.
+    pub fn last(&self) -> &Arc<[Arc<InstanceType>]> {
+        &self.types
+    }
+
     /// The types as of now. [`crate::unavailable::Unavailable::expire`] is to be called before.
     pub fn refresh(&mut self, inputs: Inputs<'_>, market: Market<'_>) -> &Arc<[Arc<InstanceType>]> {
         match self.built.take().filter(|built| built.can_be_mended(inputs)) {

@@ -86,13 +86,12 @@ pub fn get_request(ids: Vec<String>) -> DescribeInstancesRequest {
     DescribeInstancesRequest { instance_ids: ids, filters: vec![states()], ..Default::default() }
 }
 
-/// Asks for the instance that was launched for a claim, whether its launch was answered or not.
-pub fn find_request(claim_uid: &str) -> DescribeInstancesRequest {
-    let by_claim = Filter {
-        name: Some(format!("tag:{}", tags::NODE_CLAIM_UID)),
-        values: vec![claim_uid.to_owned()],
-    };
-    DescribeInstancesRequest { filters: vec![by_claim, states()], ..Default::default() }
+/// Asks for what was launched for these claims, at most 200, whether their launches were answered or not. Those that have ended are
+/// among them: by them it is seen that an answer is an old one.
+pub fn find_request(claim_uids: Vec<String>) -> DescribeInstancesRequest {
+    let by_claim =
+        Filter { name: Some(format!("tag:{}", tags::NODE_CLAIM_UID)), values: claim_uids };
+    DescribeInstancesRequest { filters: vec![by_claim], ..Default::default() }
 }
 
 /// All but `terminated`, which EC2 goes on to list for an hour.

@@ -8,6 +8,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use crate::metrics::BatchMetrics;
+
 /// A batch closes when nobody has joined it for so long.
 const IDLE: Duration = Duration::from_millis(100);
 /// And then at the latest.
@@ -29,16 +31,24 @@ struct Question<V> {
 }
 
 impl<V: Clone + Send + 'static> Batcher<V> {
-    /// `call` gets at most `most` keys. Calls run side by side. Everything ends when the batcher is dropped. Needs a tokio
+    /// `name` is that of the call in metrics. `call` gets at most `most` keys. Calls run side by side. Everything ends when the batcher is dropped. Needs a tokio
     /// runtime.
-    pub(crate) fn new<F>(most: usize, call: impl Fn(Vec<String>) -> F + Send + 'static) -> Self
+    pub(crate) fn new<F>(
+        name: &'static str,
+        most: usize,
+        metrics: &BatchMetrics,
+        call: impl Fn(Vec<String>) -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = Answers<V>> + Send + 'static,
     {
+        let metrics = metrics.clone();
         let (questions, mut asked) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Some(first) = asked.recv().await {
+                let begin = Instant::now();
                 let batch = fill(first, &mut asked, most).await;
+                metrics.closed(name, batch.len(), begin.elapsed());
                 let keys = batch.iter().map(|question| question.key.clone());
                 // The same key may be asked for by several.
                 let keys: std::collections::BTreeSet<_> = keys.collect();
@@ -98,7 +108,7 @@ mod tests {
     fn batcher(most: usize) -> (Arc<Batcher<usize>>, Calls) {
         let calls = Calls::default();
         let log = Arc::clone(&calls);
-        let batcher = Batcher::new(most, move |keys| {
+        let batcher = Batcher::new("test", most, &BatchMetrics::default(), move |keys| {
             log.lock().unwrap().push(keys.clone());
             async move {
                 let known = keys.into_iter().filter(|key| key != "unknown");

@@ -11,6 +11,7 @@ use kerf_api::NodeClaim;
 use kerf_aws_api::{
     annotations, hash,
     labels::{self as aws_labels, label_rules},
+    tags,
 };
 use kerf_aws_client::Aws;
 use kerf_aws_model::{
@@ -28,6 +29,7 @@ use kube::ResourceExt;
 use crate::{
     instances::Instances,
     launch::Attempts,
+    metrics::CloudMetrics,
     offers::{OfClass, Offers},
     options::Options,
     templates::Templates,
@@ -69,6 +71,7 @@ pub struct AwsCloud {
     templates: Templates,
     instances: Instances,
     attempts: Attempts,
+    metrics: CloudMetrics,
 }
 
 impl AwsCloud {
@@ -76,13 +79,16 @@ impl AwsCloud {
     pub fn new(parts: Parts) -> Self {
         let Parts { aws, clock, options, cluster, kubernetes_version, .. } = parts;
         let Parts { settings, catalogue, region, prices, .. } = parts;
+        let metrics = CloudMetrics::new();
         let instances = Instances::new(
             Arc::clone(&aws),
             clock.clone(),
             cluster.access.name.clone(),
             settings.reserved_capacity,
+            &metrics.batches,
         );
         Self {
+            metrics,
             labels: KnownLabels::from(&label_rules()),
             offers: Arc::new(Offers::new(clock.clone(), settings, region, prices)),
             templates: Templates::default(),
@@ -152,12 +158,22 @@ impl AwsCloud {
         &self.attempts
     }
 
-    /// What a claim gets of its instance. Where the class is not at hand, what the instance itself says.
-    pub(crate) fn describe(&self, instance: &Instance, of_class: Option<&OfClass>) -> Launched {
+    pub(crate) fn metrics(&self) -> &CloudMetrics {
+        &self.metrics
+    }
+
+    /// What a claim gets of its instance. Where the class is not known, what the instance itself says. `partition` is the one that
+    /// the claim asked for.
+    pub(crate) fn describe(
+        &self,
+        instance: &Instance,
+        of_class: Option<&OfClass>,
+        partition: Option<u32>,
+    ) -> Launched {
         let instance_type = of_class.and_then(|of| of.instance_type(&instance.instance_type));
         let class = of_class.map(|of| &*of.class);
         let group = of_class.and_then(|of| of.placement.as_ref());
-        let labels = instance.labels(instance_type.map(|one| &**one), class, group, None);
+        let labels = instance.labels(instance_type.map(|one| &**one), class, group, partition);
         let (capacity, allocatable) =
             instance_type.map(|one| instance.resources(one)).unwrap_or_default();
         let annotations = class.map(|class| {
@@ -191,7 +207,8 @@ impl AwsCloud {
             // A launch that was not written down left no provider id, but it may have left an instance.
             let uid = claim.uid().unwrap_or_default();
             self.attempts.forget(&uid);
-            self.instances.find(&uid).await?.ok_or_else(|| gone("of that NodeClaim"))?
+            let found = self.instances.find(&uid).await?.living;
+            found.ok_or_else(|| gone("of that NodeClaim"))?
         } else {
             let id = id_of(claim.provider_id())?;
             let known = self.instances.known(&id);
@@ -205,7 +222,10 @@ impl AwsCloud {
         };
         if !instance.is_terminating() {
             // One that EC2 does not know yet is asked for again.
-            self.instances.terminate(&instance.id).await?;
+            let asked = self.instances.terminate(&instance.id).await;
+            asked.inspect_err(|_| {
+                self.metrics.termination_failed(&instance.zone, instance.zone_id.as_deref());
+            })?;
         }
         Ok(())
     }
@@ -213,12 +233,19 @@ impl AwsCloud {
     pub(crate) async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
         let id = id_of(provider_id)?;
         let instance = self.instances.get(&id).await?.ok_or_else(|| gone(&id))?;
-        Ok(self.describe(&instance, None))
+        Ok(self.describe_known(&instance))
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<Launched>, ProviderError> {
         let instances = self.instances.list().await?;
-        Ok(instances.iter().map(|instance| self.describe(instance, None)).collect())
+        Ok(instances.iter().map(|instance| self.describe_known(instance)).collect())
+    }
+
+    /// By the class that the instance was launched with, as it was last seen.
+    fn describe_known(&self, instance: &Instance) -> Launched {
+        let class = instance.tags.get(tags::NODE_CLASS);
+        let of_class = class.and_then(|class| self.offers.last(class));
+        self.describe(instance, of_class.as_ref(), None)
     }
 
     /// EC2 says which partition of a group it chose only after the launch.

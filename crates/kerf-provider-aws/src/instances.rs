@@ -1,7 +1,7 @@
 //! The instances of the cluster, as EC2 last described them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,10 +15,13 @@ use kerf_runtime::Clock;
 use crate::{
     batch::{Answers, Batcher},
     errors::failed,
+    metrics::BatchMetrics,
 };
 
 /// EC2 takes so many ids in a call.
 const IDS_OF_A_CALL: usize = 500;
+/// And so many values for one filter.
+const VALUES_OF_A_FILTER: usize = 200;
 /// An instance that was launched may be unknown to other calls for a while.
 const MAY_BE_UNKNOWN: SignedDuration = SignedDuration::from_mins(1);
 
@@ -29,7 +32,15 @@ pub(crate) struct Instances {
     cluster: String,
     known: Mutex<BTreeMap<String, Instance>>,
     by_id: Batcher<Instance>,
+    by_claim: Batcher<Vec<Instance>>,
     terminations: Batcher<()>,
+}
+
+/// The instances of one claim.
+pub(crate) struct OfClaim {
+    pub(crate) living: Option<Instance>,
+    /// Ids of those that shut down or are gone.
+    pub(crate) ended: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -51,12 +62,17 @@ impl Instances {
         clock: Clock,
         cluster: String,
         reserved_capacity: bool,
+        metrics: &BatchMetrics,
     ) -> Self {
         let reader = Reader { aws, reserved_capacity };
-        let (of_ids, of_terminations) = (reader.clone(), reader.clone());
+        let (of_ids, of_claims, of_terminations) = (reader.clone(), reader.clone(), reader.clone());
         let by_id = move |ids| {
             let reader = of_ids.clone();
             async move { reader.by_id(ids).await }
+        };
+        let by_claim = move |uids| {
+            let reader = of_claims.clone();
+            async move { reader.by_claim(uids).await }
         };
         let terminate = move |ids| {
             let reader = of_terminations.clone();
@@ -67,8 +83,9 @@ impl Instances {
             clock,
             cluster,
             known: Mutex::default(),
-            by_id: Batcher::new(IDS_OF_A_CALL, by_id),
-            terminations: Batcher::new(IDS_OF_A_CALL, terminate),
+            by_id: Batcher::new("describe_instances", IDS_OF_A_CALL, metrics, by_id),
+            by_claim: Batcher::new("find_instances", VALUES_OF_A_FILTER, metrics, by_claim),
+            terminations: Batcher::new("terminate_instances", IDS_OF_A_CALL, metrics, terminate),
         }
     }
 
@@ -93,18 +110,20 @@ impl Instances {
         Ok(young)
     }
 
-    /// What was launched for the claim and is not on its way out, whether the launch was answered or not.
-    pub(crate) async fn find(&self, claim_uid: &str) -> Result<Option<Instance>, ProviderError> {
+    /// What was launched for the claim, whether the launch was answered or not.
+    pub(crate) async fn find(&self, claim_uid: &str) -> Result<OfClaim, ProviderError> {
         let known = {
             let known = self.lock();
             known.values().find(|one| one.claim_uid() == Some(claim_uid)).cloned()
         };
-        if let Some(known) = known {
-            return Ok(self.get(&known.id).await?.filter(|one| !one.is_terminating()));
-        }
-        let found = self.reader.describe(find_request(claim_uid)).await;
-        let found = found.map_err(|error| failed(&error))?;
-        Ok(found.into_iter().find(|one| !one.is_terminating()))
+        let found = match known {
+            Some(known) => self.get(&known.id).await?.into_iter().collect(),
+            None => self.by_claim.ask(claim_uid).await?.unwrap_or_default(),
+        };
+        let (ended, living): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(Instance::is_terminating);
+        let ended = ended.into_iter().map(|one| one.id).collect();
+        Ok(OfClaim { living: living.into_iter().next(), ended })
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<Instance>, ProviderError> {
@@ -161,6 +180,17 @@ impl Reader {
             }
         }
         Ok(known)
+    }
+
+    async fn by_claim(&self, uids: Vec<String>) -> Answers<Vec<Instance>> {
+        let found = self.describe(find_request(uids)).await.map_err(|error| failed(&error))?;
+        let mut by_claim: BTreeMap<String, Vec<Instance>> = BTreeMap::new();
+        for instance in found {
+            if let Some(uid) = instance.claim_uid() {
+                by_claim.entry(uid.to_owned()).or_default().push(instance);
+            }
+        }
+        Ok(by_claim)
     }
 
     async fn terminate(&self, ids: Vec<String>) -> Answers<()> {

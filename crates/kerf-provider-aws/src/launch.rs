@@ -24,6 +24,8 @@ use tracing::{info, warn};
 use crate::{
     cloud::AwsCloud,
     errors::{launch_failed, named},
+    instances::OfClaim,
+    metrics::LaunchFailure,
     offers::{Market, OfClass},
 };
 
@@ -118,11 +120,14 @@ impl<'a> Order<'a> {
     }
 
     /// The partition, where the claim leaves one only.
+    fn partition(&self) -> Option<u32> {
+        let partition = self.requirements.get(aws_labels::PLACEMENT_GROUP_PARTITION);
+        partition.and_then(|one| one.only_value()?.parse().ok())
+    }
+
     fn placement<'b>(&self, of_class: &'b OfClass) -> Placement<'b> {
         let Some(group) = &of_class.placement else { return Placement::Anywhere };
-        let partition = self.requirements.get(aws_labels::PLACEMENT_GROUP_PARTITION);
-        let partition = partition.and_then(|one| one.only_value()?.parse().ok());
-        match partition {
+        match self.partition() {
             Some(partition) => Placement::Partition(&group.id, partition),
             None => Placement::Group(&group.id),
         }
@@ -148,9 +153,11 @@ impl AwsCloud {
         usable(class)?;
         let order = Order::read(claim, self)?;
         // The launch may have been made by a leader before this one, or its answer may have been lost.
-        if let Some(instance) = self.instances().find(&order.uid).await? {
+        let OfClaim { living, ended } = self.instances().find(&order.uid).await?;
+        if let Some(instance) = living {
             self.attempts().forget(&order.uid);
-            return Ok(self.describe(&instance, Some(&self.offers().of(class)?)));
+            let of_class = self.offers().of(class)?;
+            return Ok(self.describe(&instance, Some(&of_class), order.partition()));
         }
         let mut unavailable = Vec::new();
         for _ in 0..TRIES {
@@ -164,12 +171,18 @@ impl AwsCloud {
             };
             let answer = self.ask(&order, &asked).await?;
             self.attempts().answered(&order.uid);
+            if answer.instance.as_ref().is_some_and(|one| ended.contains(&one.id)) {
+                // EC2 says what it did when it was asked by this token before. That instance is over.
+                self.give_back(&asked.subnets, &BTreeSet::new());
+                continue;
+            }
             self.learn(&asked, &answer);
+            self.count_refusals(&asked, &answer, &of_class);
             match answer.outcome() {
                 Ok(fleet) => {
                     let instance = self.launched(&order, &asked, fleet);
                     self.attempts().forget(&order.uid);
-                    return Ok(self.describe(&instance, Some(&of_class)));
+                    return Ok(self.describe(&instance, Some(&of_class), order.partition()));
                 }
                 Err(FleetFailure::NoCapacity) => unavailable.extend(short(&asked, &answer)),
                 Err(FleetFailure::Failed { reason, message }) => {
@@ -294,6 +307,17 @@ impl AwsCloud {
                 }
             }
         });
+    }
+
+    fn count_refusals(&self, asked: &Asked<'_>, answer: &FleetAnswer, of_class: &OfClass) {
+        for short in &answer.shortfalls {
+            self.metrics().launch_failed(&LaunchFailure {
+                zone: short.zone.clone(),
+                zone_id: of_class.zone_id(&short.zone).unwrap_or_default().to_owned(),
+                capacity_type: asked.plan.terms.capacity_type().to_owned(),
+                reason: short.code.clone(),
+            });
+        }
     }
 
     fn launched(&self, order: &Order<'_>, asked: &Asked<'_>, fleet: &FleetInstance) -> Instance {

@@ -7,9 +7,10 @@
 //! | `cloud`, `drift` | the provider at work |
 //! | `launch`, `templates` | how an instance comes about |
 //! | `instances`, `batch` | reading and terminating instances, many with one call |
-//! | `offers`, `market` | what can be launched now and at what price, and how EC2 is asked for it |
-//! | `errors` | what AWS's errors mean to the operator |
+//! | `offers`, `market`, `account` | what can be launched now and at what price, and how EC2 is asked for it |
+//! | `errors`, `metrics` | what AWS's errors mean to the operator, and what is counted |
 
+mod account;
 mod batch;
 mod cloud;
 mod cluster;
@@ -20,6 +21,7 @@ mod errors;
 mod instances;
 mod launch;
 mod market;
+mod metrics;
 mod offers;
 mod offline;
 mod options;
@@ -27,6 +29,7 @@ mod provider;
 mod start;
 mod templates;
 
+pub use account::{NoCatalogue, catalogue_of_account};
 pub use cloud::{AwsCloud, Parts};
 pub use connection::Connection;
 pub use options::Options;

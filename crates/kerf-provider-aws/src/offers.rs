@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
-use kerf_api::NodeClass;
+use jiff::{SignedDuration, Timestamp};
+use kerf_api::{NodeClass, labels};
 use kerf_aws_api::{Ec2NodeClass, KIND};
 use kerf_aws_client::AwsError;
 use kerf_aws_model::{
@@ -87,6 +87,12 @@ pub(crate) struct OfClass {
 }
 
 impl OfClass {
+    /// As the subnets of the class say it.
+    pub(crate) fn zone_id(&self, zone: &str) -> Option<&str> {
+        let subnets = self.class.status.iter().flat_map(|status| &status.subnets);
+        subnets.filter(|subnet| subnet.zone == zone).find_map(|subnet| subnet.zone_id.as_deref())
+    }
+
     pub(crate) fn instance_type(&self, name: &str) -> Option<&Arc<InstanceType>> {
         // Sorted by name, as the region is.
         let at = self.types.binary_search_by(|one| one.name().cmp(name)).ok()?;
@@ -181,6 +187,24 @@ impl Offers {
 
     pub(crate) fn was_read(&self, read_at: ReadAt) {
         self.market().read_at = read_at;
+    }
+
+    /// How old prices are, by capacity type. `None`: they were not read yet, and the catalogue's serve.
+    pub(crate) fn ages_of_prices(&self) -> [(&'static str, Option<SignedDuration>); 2] {
+        let (read_at, now) = (self.read_at(), self.clock.now());
+        let age = |read: Option<Timestamp>| Some(now.duration_since(read?));
+        [
+            (labels::CAPACITY_TYPE_ON_DEMAND, age(read_at.on_demand)),
+            (labels::CAPACITY_TYPE_SPOT, age(read_at.spot)),
+        ]
+    }
+
+    /// The class as it was last asked for, by name.
+    pub(crate) fn last(&self, class: &str) -> Option<OfClass> {
+        let market = self.market();
+        let known = market.classes.get(class)?;
+        let (class, placement) = (Arc::clone(&known.class), known.placement.clone());
+        Some(OfClass { class, types: Arc::clone(known.types.last()), placement })
     }
 
     /// The zones that a class has a subnet in.

@@ -153,6 +153,7 @@ impl Start {
         });
         read_at.types = Some(self.clock.now());
         cloud.offers().was_read(read_at);
+        cloud.metrics().register(&self.metrics, cloud.offers());
         Ok(cloud)
     }
 

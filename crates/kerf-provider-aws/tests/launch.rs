@@ -215,3 +215,49 @@ async fn a_family_that_has_run_out_is_no_capacity_and_says_what_was_tried() {
     assert!(unavailable.iter().any(|one| one.instance_type == "m5.large"), "{unavailable:?}");
     assert_eq!(account.aws.alive(), [""; 0]);
 }
+
+/// The answer to a launch was lost, and its instance is shut down before it is found again.
+#[tokio::test(start_paused = true)]
+async fn a_claim_does_not_get_an_instance_that_has_ended() {
+    let account = Account::open().await;
+    let claim = claim("c");
+    let first = account.provider().create(&claim, &account.class).await.unwrap();
+    let ended = account.instances_of("c");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let request = ec2::TerminateInstancesRequest { instance_ids: ended, dry_run: None };
+    account.aws.terminate_instances(&request).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let second = account.provider().create(&claim, &account.class).await.unwrap();
+    assert_ne!(first.provider_id, second.provider_id);
+    assert_eq!(account.aws.alive().len(), 1);
+}
+
+/// Each launch looks for an instance of an earlier one first.
+#[tokio::test(start_paused = true)]
+async fn launches_of_one_moment_look_for_earlier_ones_together() {
+    let account = Account::open().await;
+    let provider = Arc::new(account.provider());
+    let class = Arc::new(account.class.clone());
+    let launches: Vec<_> = (0..40)
+        .map(|number| {
+            let (provider, class) = (Arc::clone(&provider), Arc::clone(&class));
+            tokio::spawn(
+                async move { provider.create(&claim(&format!("c{number}")), &class).await },
+            )
+        })
+        .collect();
+    for launch in launches {
+        launch.await.unwrap().unwrap();
+    }
+    assert_eq!(account.aws.alive().len(), 40);
+    assert_eq!(account.aws.count("DescribeInstances"), 1);
+    let listed = provider.list().await.unwrap();
+    let of_type = |one: &kerf_provider::Launched| {
+        let label = one.labels.get("karpenter.k8s.aws/instance-family").map(String::as_str);
+        label == Some("m5") && one.capacity["cpu"].0 == "2"
+    };
+    assert!(
+        listed.len() == 40 && listed.iter().all(of_type),
+        "what is listed has labels and capacity"
+    );
+}

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::facts::{Network, TypeFacts};
+use super::region::{Region, RegionType};
 use super::zones::RegionZones;
+use crate::prices::currency;
 
 /// Some or all of what a catalogue holds, with its origin.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -54,6 +56,42 @@ pub enum CatalogueError {
 }
 
 impl Document {
+    /// What an account says of its region. There is no list of prices in some regions.
+    pub fn of_region(
+        region: &Region,
+        on_demand: Option<BTreeMap<String, Price>>,
+        source: String,
+        retrieved: String,
+    ) -> Self {
+        let name = &region.name;
+        // A letter behind the name of the region. Local zones have longer names, and no place in this form.
+        let has_letter =
+            |zone: &&str| zone.strip_prefix(&**name).is_some_and(|rest| rest.len() == 1);
+        let zones = |one: &'_ RegionType| -> Vec<_> {
+            one.zones.iter().map(String::as_str).filter(has_letter).map(str::to_owned).collect()
+        };
+        let offered: Vec<_> =
+            region.types.iter().map(|one| (one.facts.name.as_str(), zones(one))).collect();
+        let by_type = offered
+            .iter()
+            .map(|(name, zones)| (*name, zones.iter().map(String::as_str).collect()))
+            .collect();
+        let known = region.types.iter().map(|one| one.facts.name.as_str());
+        let zones = RegionZones::new(name, &by_type, known);
+        let currency = currency(name).to_owned();
+        let prices = on_demand.map(|on_demand| RegionPrices { currency, on_demand });
+        let network = region.types.iter().map(|one| (one.facts.name.clone(), one.network));
+        Self {
+            source,
+            retrieved,
+            types: region.types.iter().map(|one| (*one.facts).clone()).collect(),
+            network: network.collect(),
+            zones: BTreeMap::from([(name.clone(), zones)]),
+            prices: prices.into_iter().map(|prices| (name.clone(), prices)).collect(),
+            ..Self::default()
+        }
+    }
+
     pub fn read(json: &str) -> Result<Self, CatalogueError> {
         let document: Self = serde_json::from_str(json)?;
         if !document.types.is_empty() && document.columns != TypeFacts::COLUMNS {

@@ -137,3 +137,19 @@ fn documents_that_cannot_be_used_are_refused() {
     check(&with(&columns, &row.replace("amd64", "mips")), "mips");
     check(r#"{"source":"","retrieved":"","typos":[]}"#, "typos");
 }
+
+#[test]
+fn what_an_account_says_is_written_down_and_read_again() {
+    let mut region = shared().region("us-west-2").unwrap();
+    region.types.retain(|one| one.facts.name.starts_with("m5."));
+    region.types[0].zones.push("us-west-2-lax-1a".to_owned());
+    let price: kerf_model::Price = "0.123".parse().unwrap();
+    let prices = BTreeMap::from([("m5.large".to_owned(), price)]);
+    let document =
+        Document::of_region(&region, Some(prices), "test".to_owned(), "2026-11-16".to_owned());
+    let mut catalogue = Catalogue::default();
+    catalogue.lay_over(Document::read(&document.write()).unwrap());
+    assert_eq!(catalogue.prices("us-west-2").unwrap().on_demand("m5.large"), Some(price));
+    region.types[0].zones.pop();
+    assert_eq!(catalogue.region("us-west-2").unwrap(), region);
+}

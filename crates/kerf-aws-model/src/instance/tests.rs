@@ -244,5 +244,6 @@ fn instances_are_asked_for_by_tags_and_states() {
         ]
     );
     assert_eq!(filters(get_request(vec!["i-1".to_owned()])), [states]);
-    assert_eq!(filters(find_request("uid-1")), ["tag:karpenter.sh/nodeclaim-uid=uid-1", states]);
+    let uids = ["uid-1", "uid-2"].map(str::to_owned).to_vec();
+    assert_eq!(filters(find_request(uids)), ["tag:karpenter.sh/nodeclaim-uid=uid-1|uid-2"]);
 }

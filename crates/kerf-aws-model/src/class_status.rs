@@ -55,23 +55,23 @@ pub fn reservation_requests(
     terms: &[CapacityReservationSelectorTerm],
 ) -> Vec<ec2::DescribeCapacityReservationsRequest> {
     let active = || filter("state", ["active".to_owned()]);
-    let request = |term: &CapacityReservationSelectorTerm| match &term.id {
-        Some(id) => ec2::DescribeCapacityReservationsRequest {
-            capacity_reservation_ids: vec![id.clone()],
-            filters: vec![active()],
-            ..Default::default()
-        },
-        None => {
-            let owner = term.owner_id.clone().map(|owner| filter("owner-id", [owner]));
-            let criteria = term
-                .instance_match_criteria
-                .map(|criteria| filter("instance-match-criteria", [criteria.as_str().to_owned()]));
-            let filters = [active()].into_iter().chain(owner).chain(criteria);
-            ec2::DescribeCapacityReservationsRequest {
-                filters: filters.chain(tag_filters(&term.tags)).collect(),
-                max_results: Some(PAGE_OF_RESERVATIONS),
+    let request = |term: &CapacityReservationSelectorTerm| {
+        if let Some(id) = &term.id {
+            return ec2::DescribeCapacityReservationsRequest {
+                capacity_reservation_ids: vec![id.clone()],
+                filters: vec![active()],
                 ..Default::default()
-            }
+            };
+        }
+        let owner = term.owner_id.clone().map(|owner| filter("owner-id", [owner]));
+        let criteria = term
+            .instance_match_criteria
+            .map(|criteria| filter("instance-match-criteria", [criteria.as_str().to_owned()]));
+        let filters = [active()].into_iter().chain(owner).chain(criteria);
+        ec2::DescribeCapacityReservationsRequest {
+            filters: filters.chain(tag_filters(&term.tags)).collect(),
+            max_results: Some(PAGE_OF_RESERVATIONS),
+            ..Default::default()
         }
     };
     terms.iter().map(request).collect()

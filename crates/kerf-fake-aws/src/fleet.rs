@@ -267,6 +267,13 @@ impl Answer for ec2::RunInstancesRequest {
         let named =
             Named::new(named.launch_template_name.as_deref(), named.launch_template_id.as_deref())?;
         let template = cloud.templates.get(named)?;
+        let own = &self.network_interfaces;
+        let has_interfaces = !own.is_empty() || !template.data.network_interfaces.is_empty();
+        if self.subnet_id.is_some() && has_interfaces {
+            let message = "Network interfaces and an instance-level subnet ID may not be specified on the same request";
+            return Err(Refused::new("InvalidParameterCombination", message));
+        }
+        let of_interface = own.first().and_then(|interface| interface.subnet_id.clone());
         let wanted = ec2::FleetLaunchTemplateOverridesRequest {
             availability_zone: None,
             image_id: self.image_id.clone(),
@@ -275,7 +282,7 @@ impl Answer for ec2::RunInstancesRequest {
                 .clone()
                 .or_else(|| template.data.instance_type.clone()),
             priority: None,
-            subnet_id: self.subnet_id.clone(),
+            subnet_id: self.subnet_id.clone().or(of_interface),
         };
         let tags = Tags::new();
         let launch = Launch {

@@ -47,7 +47,7 @@ pub enum Release<'a> {
 }
 
 /// Kubernetes minor versions that there are images for. Those of AL2 end with 1.32.
-const VERSIONS: [u32; 7] = [29, 30, 31, 32, 33, 34, 35];
+const VERSIONS: [u32; 8] = [29, 30, 31, 32, 33, 34, 35, 36];
 const LAST_OF_AL2: u32 = 32;
 
 /// The account of AWS that owns the images.

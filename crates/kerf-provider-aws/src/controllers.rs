@@ -1,5 +1,7 @@
 //! The provider's own controllers and periodic tasks.
 
+mod collection;
+mod node_class;
 mod refresh;
 
 use std::sync::Arc;
@@ -15,4 +17,6 @@ pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
         offers.follow_time(stop).await;
     });
     refresh::register(cloud, registry);
+    node_class::register(cloud, registry);
+    collection::register(cloud, registry);
 }

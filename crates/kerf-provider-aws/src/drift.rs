@@ -1,7 +1,5 @@
 //! Whether an instance is still what would be launched today.
 
-use std::collections::BTreeMap;
-
 use kerf_api::{
     NodeClaim, NodeClass, NodePool,
     conditions::{Conditioned, NODE_REGISTRATION_HEALTHY, Status},
@@ -32,11 +30,12 @@ impl AwsCloud {
         let Some(instance_type) = of_class.instance_type(&instance.instance_type) else {
             return Ok(None);
         };
+        let published = self.offers().note(|market, _| market.published.clone());
         let written = of_class.class.metadata.annotations.as_ref();
         let rollout = RolloutState {
             settings: Rollout::read(written)
                 .map_err(|error| ProviderError::NodeClassNotReady(error.to_string()))?,
-            published: &BTreeMap::new(),
+            published: &published,
             first_seen: &FirstSeen::read(written),
             registration_healthy: pool.condition_status(NODE_REGISTRATION_HEALTHY) != Status::False,
         };

@@ -37,6 +37,25 @@ pub(crate) fn named(reason: LaunchReason, message: &str) -> ProviderError {
     ProviderError::Create { reason: reason.as_str().to_owned(), message }
 }
 
+/// The call that failed, as IAM writes it: `ec2:DescribeSubnets`.
+pub(crate) fn action(error: &AwsError) -> String {
+    format!("{}:{}", error.service.to_lowercase(), error.operation)
+}
+
+/// What a condition says of it. The same failure has the same text: what differs from call to call is left out.
+pub(crate) fn told(error: &AwsError) -> String {
+    match &error.failure {
+        Failure::Refused { code, message, .. } => {
+            let message = message.split(ENCODED).next().unwrap_or_default();
+            format!("{code}: {}", message.trim_end())
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What follows is for whoever may decode it, and another one each time.
+const ENCODED: &str = "Encoded authorization failure message";
+
 fn common(error: &AwsError) -> Option<ProviderError> {
     if let Failure::NotLeading(refused) = &error.failure {
         return Some(ProviderError::NotLeading(refused.to_string()));
@@ -46,10 +65,9 @@ fn common(error: &AwsError) -> Option<ProviderError> {
             retry_after: AFTER_THROTTLING,
             message: error.to_string(),
         }),
-        Meaning::Unauthorized => Some(ProviderError::Unauthorized {
-            action: format!("{}:{}", error.service.to_lowercase(), error.operation),
-            message: error.to_string(),
-        }),
+        Meaning::Unauthorized => {
+            Some(ProviderError::Unauthorized { action: action(error), message: error.to_string() })
+        }
         _ => None,
     }
 }
@@ -59,6 +77,15 @@ mod tests {
     use kerf_aws_wire::ec2::CreateFleetRequest;
 
     use super::*;
+
+    #[test]
+    fn the_same_failure_has_the_same_text() {
+        let message =
+            "You are not authorized. Encoded authorization failure message: 4GIOHlTkIaWHQD0Q";
+        let error = AwsError::refused::<CreateFleetRequest>(403, "UnauthorizedOperation", message);
+        assert_eq!(told(&error), "UnauthorizedOperation: You are not authorized.");
+        assert_eq!(action(&error), "ec2:CreateFleet");
+    }
 
     #[test]
     fn failures_have_their_names() {

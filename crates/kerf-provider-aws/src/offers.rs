@@ -54,6 +54,8 @@ pub(crate) struct Market {
     pub(crate) overlay_prices: BTreeMap<String, Price>,
     /// By the name of the class.
     pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
+    /// When images were published, by id.
+    pub(crate) published: BTreeMap<String, Timestamp>,
     /// By the name of the class: what its nodes have, with the images it has now.
     pub(crate) memory: BTreeMap<String, DiscoveredMemory>,
     read_at: ReadAt,
@@ -113,6 +115,7 @@ impl Offers {
             shifted_zones: BTreeSet::new(),
             overlay_prices: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
+            published: BTreeMap::new(),
             memory: BTreeMap::new(),
             read_at: ReadAt::default(),
             classes: BTreeMap::new(),
@@ -310,6 +313,9 @@ impl Market {
         let class = Ec2NodeClass::read(class).map_err(|error| {
             unusable(name, &format!("field {} cannot be read: {}", error.field, error.reason))
         })?;
+        if class.spec.placement_group_selector.is_some() && placement.is_none() {
+            return Err(unusable(name, &"its placement group has not been looked up yet"));
+        }
         let shape = ClassShape::new(&class, placement.clone());
         let shape = shape.map_err(|error| unusable(name, &error))?;
         let types = self.classes.remove(name).map(|known| known.types).unwrap_or_default();

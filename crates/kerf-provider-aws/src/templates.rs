@@ -8,7 +8,10 @@ use std::{
 use jiff::Timestamp;
 use kerf_aws_client::{Aws, AwsError, all_pages};
 use kerf_aws_model::{errors::Meaning, launch_template::LaunchTemplate};
-use kerf_aws_wire::ec2::{DescribeLaunchTemplatesRequest, Filter};
+use kerf_aws_wire::ec2::{self, DescribeLaunchTemplatesRequest, Filter};
+use kerf_provider::BoxError;
+use kerf_runtime::Fence;
+use tracing::debug;
 
 /// EC2 takes so many values for one filter.
 const VALUES_OF_A_FILTER: usize = 200;
@@ -56,6 +59,34 @@ impl Templates {
         let mut used = self.used();
         for template in templates {
             used.remove(&template.name);
+        }
+    }
+
+    /// When a launch of this process last used it.
+    pub(crate) fn last_used(&self, name: &str) -> Option<Timestamp> {
+        self.used().get(name).copied()
+    }
+
+    /// Deletes a template; a launch that needs it makes it anew. Success if there is none.
+    pub(crate) async fn delete(
+        &self,
+        aws: &dyn Aws,
+        fence: &Fence,
+        template: &ec2::LaunchTemplate,
+    ) -> Result<(), BoxError> {
+        let name = template.launch_template_name.clone().unwrap_or_default();
+        self.used().remove(&name);
+        fence.check()?;
+        let request = ec2::DeleteLaunchTemplateRequest {
+            launch_template_name: Some(name.clone()),
+            ..Default::default()
+        };
+        match aws.delete_launch_template(&request).await {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => {
+                debug!(template = name, "deleted launch template");
+                Ok(())
+            }
         }
     }
 

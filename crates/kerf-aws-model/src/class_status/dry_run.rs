@@ -139,10 +139,8 @@ fn choose<'a>(
             images.of(&instance_type)?;
             let tenancy = requirements.get(aws_labels::INSTANCE_TENANCY);
             let is_shared = tenancy.is_none_or(|one| one.has(aws_labels::TENANCY_DEFAULT));
-            let tenancy = match is_shared {
-                true => aws_labels::TENANCY_DEFAULT,
-                false => aws_labels::TENANCY_DEDICATED,
-            };
+            let tenancy =
+                if is_shared { aws_labels::TENANCY_DEFAULT } else { aws_labels::TENANCY_DEDICATED };
             let instance_type = Arc::new(instance_type);
             Some(Chosen { pool, instance_type, capacity_type, tenancy })
         })

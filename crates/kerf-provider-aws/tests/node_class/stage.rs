@@ -1,0 +1,224 @@
+//! An account, a cluster and the operator between them.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use kerf_api::conditions::{Conditioned, READY};
+use kerf_aws_api::{Ec2NodeClass, additions};
+use kerf_aws_model::{
+    catalogue::Catalogue,
+    instance_types::{CniSettings, Settings},
+    launch_template::Cluster,
+    prices::Prices,
+    user_data::ClusterAccess,
+};
+use kerf_controllers::{
+    Operator,
+    operator::{self, Freshness, Timing},
+};
+use kerf_fake_aws::FakeAws;
+use kerf_provider_aws::{Connection, Options, Parts};
+use kerf_runtime::{Fence, Metrics};
+use kerf_testbed::Testbed;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+static CATALOGUE: LazyLock<Arc<Catalogue>> =
+    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
+
+pub(crate) const REGION: &str = "us-west-2";
+pub(crate) const CA_BUNDLE: &str = "Y2VydGlmaWNhdGU=";
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_mins(30);
+
+pub(crate) struct Stage {
+    pub(crate) testbed: Testbed,
+    pub(crate) aws: FakeAws,
+    pub(crate) classes: Api<Ec2NodeClass>,
+    pub(crate) options: Options,
+    operator: Option<JoinHandle<()>>,
+}
+
+impl Stage {
+    /// Without an operator so far.
+    pub(crate) fn new() -> Self {
+        let testbed = Testbed::builder().with_crds(additions().node_classes).start().unwrap();
+        let settings = kerf_fake_aws::Settings::default();
+        let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), testbed.clock().clone());
+        let classes = Api::all(testbed.client());
+        // The version of the account's cluster, for which it has images.
+        let options = Options { eks_control_plane: true, ..Options::default() };
+        Self { testbed, aws, classes, options, operator: None }
+    }
+
+    pub(crate) fn with_operator() -> Self {
+        let mut stage = Self::new();
+        stage.start();
+        stage
+    }
+
+    fn provider(&self) -> Connection {
+        Connection::started(Parts {
+            aws: Arc::new(self.aws.clone()),
+            clock: self.testbed.clock().clone(),
+            options: self.options.clone(),
+            kubernetes_version: "1.34".to_owned(),
+            catalogue: Arc::clone(&CATALOGUE),
+            cluster: Cluster {
+                access: ClusterAccess {
+                    name: "test".to_owned(),
+                    endpoint: "https://cluster.example.com".to_owned(),
+                    ca_bundle: Some(CA_BUNDLE.to_owned()),
+                    service_cidr: Some("10.100.0.0/16".to_owned()),
+                },
+                region: REGION.to_owned(),
+                dns: Some("10.100.0.10".parse().unwrap()),
+            },
+            settings: Settings {
+                region: REGION.to_owned(),
+                vm_memory_overhead: 0.075,
+                reserved_enis: 0,
+                cni: CniSettings::default(),
+                reserved_capacity: true,
+            },
+            region: CATALOGUE.region(REGION).unwrap(),
+            prices: Prices::new(CATALOGUE.prices(REGION).unwrap()),
+        })
+    }
+
+    pub(crate) fn start(&mut self) {
+        let clock = self.testbed.clock().clone();
+        let operator = Operator {
+            client: self.testbed.client(),
+            fence: Fence::open(clock.clone()),
+            clock,
+            settings: kerf_controllers::Settings::default(),
+            provider: Arc::new(self.provider()),
+            metrics: Metrics::default(),
+            ready: watch::channel(false).0,
+            freshness: Freshness::default(),
+            timing: Timing::in_process(),
+            seed: 0,
+        };
+        let running = operator::run(operator, std::future::ready(()), CancellationToken::new());
+        self.operator = Some(tokio::spawn(async move { running.await.unwrap() }));
+    }
+
+    /// Between two calls, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(operator) = self.operator.take() {
+            operator.abort();
+        }
+    }
+
+    /// The spec is laid over one that has all it needs; `null` takes a field away.
+    pub(crate) async fn create(&self, name: &str, spec: &Value) -> Ec2NodeClass {
+        self.create_annotated(name, spec, &json!({})).await
+    }
+
+    pub(crate) async fn create_annotated(
+        &self,
+        name: &str,
+        spec: &Value,
+        annotations: &Value,
+    ) -> Ec2NodeClass {
+        let discovery = json!([{"tags": {"karpenter.sh/discovery": "test"}}]);
+        let mut whole = json!({
+            "role": "KarpenterNodeRole-test", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": discovery, "securityGroupSelectorTerms": discovery,
+        });
+        for (field, value) in spec.as_object().unwrap() {
+            whole[field] = value.clone();
+        }
+        whole.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let class = serde_json::from_value(json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": name, "annotations": annotations}, "spec": whole,
+        }));
+        self.classes.create(&PostParams::default(), &class.unwrap()).await.unwrap()
+    }
+
+    pub(crate) async fn edit(&self, name: &str, patch: &Value) {
+        let patch = Patch::Merge(patch);
+        self.classes.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.classes.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Option<Ec2NodeClass> {
+        self.classes.get_opt(name).await.unwrap()
+    }
+
+    /// Waits until the class is as it should be.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        name: &str,
+        holds: impl Fn(&Ec2NodeClass) -> bool,
+    ) -> Ec2NodeClass {
+        let reached = self.testbed.advance_until(what, PATIENCE, async || {
+            self.get(name).await.is_some_and(|class| holds(&class))
+        });
+        if reached.await.is_err() {
+            let class = serde_json::to_value(self.get(name).await).unwrap();
+            panic!("{what}: {class:#}");
+        }
+        self.get(name).await.unwrap()
+    }
+
+    pub(crate) async fn until_ready(&self, name: &str) -> Ec2NodeClass {
+        self.until("the class is ready", name, |class| {
+            let ready = class.condition(READY).is_some_and(|ready| {
+                ready.status == "True" && ready.observed_generation == class.metadata.generation
+            });
+            ready
+        })
+        .await
+    }
+
+    pub(crate) async fn until_gone(&self, name: &str) {
+        let gone = async || self.get(name).await.is_none();
+        self.testbed.advance_until("the class is gone", PATIENCE, gone).await.unwrap();
+    }
+
+    /// Messages of events about the class with this reason.
+    pub(crate) async fn events(&self, name: &str, reason: &str) -> Vec<String> {
+        // They are published in the background.
+        sleep(Duration::from_secs(1)).await;
+        let events: Api<Event> = Api::all(self.testbed.client());
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let about = |event: &Event| {
+            event.involved_object.name.as_deref() == Some(name)
+                && event.involved_object.kind.as_deref() == Some("EC2NodeClass")
+                && event.reason.as_deref() == Some(reason)
+        };
+        events.into_iter().filter(about).filter_map(|event| event.message).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(crate) async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Reason and message of a condition that is false; the name of the status otherwise.
+pub(crate) fn said(class: &Ec2NodeClass, condition: &str) -> (String, String) {
+    match class.condition(condition) {
+        Some(one) if one.status == "False" => (one.reason.clone(), one.message.clone()),
+        Some(one) => (one.status.clone(), one.message.clone()),
+        None => ("none".to_owned(), class.name_any()),
+    }
+}

@@ -8,6 +8,8 @@ use kerf_aws_wire::ec2::{
     InstanceStatusSummary,
 };
 
+use crate::messages::Event;
+
 /// A check that fails for a shorter time may pass again.
 const TOLERATED: Duration = Duration::from_mins(2);
 
@@ -47,6 +49,18 @@ impl Ailment {
             Self::SystemStatus => "SystemStatus",
             Self::ScheduledEvent => "EventStatus",
         }
+    }
+
+    /// For the NodeClaim and its Node.
+    pub fn event(self) -> Event {
+        let message = match self {
+            Self::InstanceStatus => "The instance's status check has failed for two minutes",
+            Self::SystemStatus => {
+                "The status check of the instance's host has failed for two minutes"
+            }
+            Self::ScheduledEvent => "AWS will reboot, stop or retire the instance",
+        };
+        Event { reason: "InstanceUnhealthy", message, warning: true }
     }
 
     /// Whether the node is beyond draining.

@@ -287,6 +287,12 @@ impl Notice {
         }
     }
 
+    /// Whether it is news of a claim: that the instance of one that is being deleted ends is none.
+    pub fn is_news_of(&self, deleting: bool) -> bool {
+        let is_end = matches!(self, Self::InstanceStopped { .. } | Self::InstanceTerminated { .. });
+        !(deleting && is_end)
+    }
+
     /// What is done about each of its instances; `None`: nothing.
     pub fn response(&self) -> Option<Response> {
         let warning = |reason, message| Event { reason, message, warning: true };

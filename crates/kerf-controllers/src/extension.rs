@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_cluster::Cluster;
 use kerf_provider::{BoxError, ControllerContext};
-use kerf_runtime::{Clock, Fence, Lock, events::Recorder, patch};
+use kerf_runtime::{Clock, Fence, Lock, Metrics, events::Recorder, patch};
 use kube::{
     Api, Client, ResourceExt,
     api::DynamicObject,
@@ -31,6 +31,10 @@ impl ControllerContext for Context {
 
     fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics.all
     }
 
     fn cluster(&self) -> RwLockReadGuard<'_, Cluster> {

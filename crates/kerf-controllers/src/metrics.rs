@@ -25,6 +25,8 @@ use scheduling::SchedulingMetrics;
 /// Counters and histograms; cheap to clone, and every clone counts the same.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerMetrics {
+    /// Where they and others are registered.
+    pub(crate) all: Metrics,
     created: Family<Created, Counter>,
     terminated: Family<Terminated, Counter>,
     disrupted: Family<Disrupted, Counter>,
@@ -95,6 +97,7 @@ impl Cause {
 impl ControllerMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
         let new = Self {
+            all: metrics.clone(),
             created: Family::default(),
             terminated: Family::default(),
             disrupted: Family::default(),

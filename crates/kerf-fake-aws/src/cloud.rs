@@ -234,7 +234,7 @@ impl Cloud {
         message.write(&settings.account, &settings.region, &id)
     }
 
-    fn send(&mut self, body: String) {
+    pub(crate) fn send(&mut self, body: String) {
         if !self.settings.queue.is_empty() {
             self.queue.send(body, self.now);
             self.changed();

@@ -296,6 +296,11 @@ impl FakeAws {
         });
     }
 
+    /// Puts a message on the queue as it is, whatever it says.
+    pub fn send_message(&self, body: &str) {
+        self.with(|cloud| cloud.send(body.to_owned()));
+    }
+
     pub fn recommend_rebalance(&self, id: &str) {
         let notice = Notice::RebalanceRecommendation { instance: id.to_owned() };
         self.with(|cloud| cloud.notify(notice));

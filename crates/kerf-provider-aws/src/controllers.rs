@@ -1,8 +1,11 @@
 //! The provider's own controllers and periodic tasks.
 
+mod affected;
 mod collection;
+mod interruption;
 mod node_class;
 mod refresh;
+mod trouble;
 
 use std::sync::Arc;
 
@@ -19,4 +22,5 @@ pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
     refresh::register(cloud, registry);
     node_class::register(cloud, registry);
     collection::register(cloud, registry);
+    interruption::register(cloud, registry);
 }

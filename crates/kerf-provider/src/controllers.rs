@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_cluster::{Change, Cluster};
-use kerf_runtime::{Clock, Fence, Outcome, Queue, Workers, events::Recorder};
+use kerf_runtime::{Clock, Fence, Metrics, Outcome, Queue, Workers, events::Recorder};
 use kube::{Client, api::DynamicObject};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,9 @@ pub trait ControllerContext: Send + Sync {
     fn fence(&self) -> &Fence;
 
     fn recorder(&self) -> &Recorder;
+
+    /// Where its own metrics go, each once.
+    fn metrics(&self) -> &Metrics;
 
     /// The cluster as last seen. To be read quickly and never across an await: the watches write here.
     fn cluster(&self) -> RwLockReadGuard<'_, Cluster>;

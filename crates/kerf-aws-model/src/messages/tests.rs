@@ -121,3 +121,12 @@ fn each_notice_has_its_response() {
     );
     assert_eq!(Notice::Other.response(), None);
 }
+
+#[test]
+fn the_end_of_an_instance_that_is_given_up_is_no_news() {
+    for notice in every_notice() {
+        let is_end = ["instance_stopped", "instance_terminated"].contains(&notice.kind());
+        let got = [false, true].map(|deleting| notice.is_news_of(deleting));
+        assert_eq!(got, [true, !is_end], "{notice:?}");
+    }
+}

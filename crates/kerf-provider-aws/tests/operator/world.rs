@@ -1,0 +1,345 @@
+//! A cluster in an account, and the operator in it.
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Node, Pod},
+};
+use kerf_api::{NodeClaim, NodePool};
+use kerf_aws_api::{Ec2NodeClass, additions};
+use kerf_aws_client::Aws;
+use kerf_aws_model::{
+    catalogue::Catalogue,
+    instance_types::{CniSettings, Settings},
+    launch_template::Cluster,
+    prices::Prices,
+    user_data::ClusterAccess,
+};
+use kerf_aws_wire::{ec2, iam, ssm};
+use kerf_controllers::{
+    Operator,
+    operator::{self, Freshness, Timing},
+};
+use kerf_fake_aws::{FakeAws, KubeletSettings, Kubelets};
+use kerf_provider_aws::{Connection, Options, Parts};
+use kerf_runtime::{Fence, Metrics};
+use kerf_testbed::{Faults, Testbed, actors};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+static CATALOGUE: LazyLock<Arc<Catalogue>> =
+    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
+
+pub(crate) const REGION: &str = "us-west-2";
+const PATIENCE: Duration = Duration::from_hours(2);
+
+pub(crate) struct World {
+    pub(crate) testbed: Testbed,
+    pub(crate) aws: FakeAws,
+    /// What goes wrong on the operator's way to the API server.
+    pub(crate) faults: Faults,
+    pub(crate) metrics: Metrics,
+    options: Options,
+    operator: Option<JoinHandle<()>>,
+    _actors: actors::Running,
+}
+
+/// Lives through a story in virtual time.
+pub(crate) fn play(story: impl Future<Output = ()>) {
+    Testbed::in_virtual_time(story).unwrap();
+}
+
+/// With a queue of interruptions.
+pub(crate) fn options() -> Options {
+    Options {
+        cluster_name: "test".to_owned(),
+        interruption_queue: Some("test".to_owned()),
+        ..Options::default()
+    }
+}
+
+impl World {
+    /// A cloud as slow as the real one, a class that is ready, and a pool of that class with `changes` merged into its
+    /// requirements.
+    pub(crate) async fn new(options: Options, requirements: Value) -> Self {
+        let testbed = Testbed::builder().with_crds(additions().node_classes.to_vec()).start();
+        let testbed = testbed.unwrap();
+        let actors = testbed.start_actors(actors::Actors::default());
+        let settings = kerf_fake_aws::Settings::default();
+        let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), testbed.clock().clone());
+        let kubelets = Kubelets::new(aws.clone(), testbed.client(), KubeletSettings::default());
+        tokio::spawn(kubelets.run());
+        let mut world = Self {
+            faults: Faults::seeded(testbed.seed()),
+            metrics: Metrics::default(),
+            operator: None,
+            _actors: actors,
+            testbed,
+            aws,
+            options,
+        };
+        world.create_class().await;
+        world
+            .create::<NodePool>(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+                "spec": {
+                    "disruption": {"consolidateAfter": "Never"},
+                    "template": {"spec": {
+                        "nodeClassRef": {
+                            "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default",
+                        },
+                        "requirements": requirements,
+                    }},
+                },
+            }))
+            .await;
+        world.start_operator();
+        world
+    }
+
+    /// A process with nothing in its memory. One that runs already is killed.
+    pub(crate) fn start_operator(&mut self) {
+        self.kill_operator();
+        self.metrics = Metrics::default();
+        let clock = self.testbed.clock().clone();
+        let fence = Fence::open(clock.clone());
+        let provider = Connection::started(Parts {
+            aws: Arc::new(self.aws.clone()),
+            clock: clock.clone(),
+            options: self.options.clone(),
+            kubernetes_version: "1.34".to_owned(),
+            catalogue: Arc::clone(&CATALOGUE),
+            cluster: Cluster {
+                access: ClusterAccess {
+                    name: "test".to_owned(),
+                    endpoint: "https://cluster.example.com".to_owned(),
+                    ca_bundle: Some("Y2VydGlmaWNhdGU=".to_owned()),
+                    service_cidr: Some("10.100.0.0/16".to_owned()),
+                },
+                region: REGION.to_owned(),
+                dns: Some("10.100.0.10".parse().unwrap()),
+            },
+            settings: Settings {
+                region: REGION.to_owned(),
+                vm_memory_overhead: 0.075,
+                reserved_enis: 0,
+                cni: CniSettings::default(),
+                reserved_capacity: true,
+            },
+            region: CATALOGUE.region(REGION).unwrap(),
+            prices: Prices::new(CATALOGUE.prices(REGION).unwrap()),
+        });
+        let operator = Operator {
+            client: self.testbed.client_with(&self.faults),
+            provider: Arc::new(provider),
+            settings: kerf_controllers::Settings::default(),
+            metrics: self.metrics.clone(),
+            ready: watch::channel(false).0,
+            freshness: Freshness::default(),
+            timing: Timing::in_process(),
+            seed: 0,
+            clock,
+            fence,
+        };
+        let running = operator::run(operator, std::future::ready(()), CancellationToken::new());
+        self.operator = Some(tokio::spawn(async move { running.await.unwrap() }));
+    }
+
+    pub(crate) fn kill_operator(&mut self) {
+        if let Some(running) = self.operator.take() {
+            running.abort();
+        }
+    }
+
+    async fn create_class(&self) {
+        let aws = &self.aws;
+        let profile = Some("profile".to_owned());
+        let request = iam::CreateInstanceProfileRequest {
+            instance_profile_name: profile.clone(),
+            ..Default::default()
+        };
+        aws.create_instance_profile(&request).await.unwrap();
+        let request = iam::AddRoleToInstanceProfileRequest {
+            instance_profile_name: profile,
+            role_name: Some("KarpenterNodeRole-test".to_owned()),
+        };
+        aws.add_role_to_instance_profile(&request).await.unwrap();
+        // Until EC2 knows of the profile.
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        let selector = json!([{"tags": {"karpenter.sh/discovery": "test"}}]);
+        let class: Ec2NodeClass = self
+            .create(json!({
+                "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+                "metadata": {"name": "default"},
+                "spec": {
+                    "instanceProfile": "profile", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                    "subnetSelectorTerms": selector, "securityGroupSelectorTerms": selector,
+                },
+            }))
+            .await;
+        let parameter = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id";
+        let request =
+            ssm::GetParameterRequest { name: Some(parameter.to_owned()), with_decryption: None };
+        let image = aws.get_parameter(&request).await.unwrap().parameter.unwrap().value;
+        let subnets = aws.describe_subnets(&ec2::DescribeSubnetsRequest::default()).await.unwrap();
+        let subnet = |one: &ec2::Subnet| json!({"id": one.subnet_id, "zone": one.availability_zone, "zoneID": one.availability_zone_id});
+        let subnets: Vec<_> = subnets.subnets.iter().map(subnet).collect();
+        let request = ec2::DescribeSecurityGroupsRequest::default();
+        let groups = aws.describe_security_groups(&request).await.unwrap();
+        let groups = groups.security_groups.iter();
+        let groups: Vec<_> = groups.map(|one| json!({"id": one.group_id})).collect();
+        let amd64 = json!({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]});
+        let status = json!({
+            "subnets": subnets, "securityGroups": groups, "instanceProfile": "profile",
+            "amis": [{"id": image, "requirements": [amd64]}],
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+                "observedGeneration": class.metadata.generation,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        self.patch_class_status(status).await;
+    }
+
+    pub(crate) async fn patch_class_status(&self, status: Value) {
+        let patch = Patch::Merge(json!({"status": status}));
+        let classes = self.api::<Ec2NodeClass>();
+        classes.patch_status("default", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub(crate) fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.testbed.client())
+    }
+
+    pub(crate) async fn create<K>(&self, object: Value) -> K
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        self.api().create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    pub(crate) async fn list<K>(&self) -> Vec<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        self.api::<K>().list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Pods that have each a node of its own, because they want the same port.
+    pub(crate) async fn pods_apart(&self, replicas: usize) {
+        let client = self.testbed.client();
+        let deployment: Deployment = serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "app", "namespace": "default"},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": "app"}},
+                "template": {
+                    "metadata": {"labels": {"app": "app"}},
+                    "spec": {"containers": [{
+                        "name": "main", "image": "main",
+                        "ports": [{"containerPort": 80, "hostPort": 80}],
+                        "resources": {"requests": {"cpu": "1", "memory": "512Mi"}},
+                    }]},
+                },
+            },
+        }))
+        .unwrap();
+        let api: Api<Deployment> = Api::namespaced(client, "default");
+        api.create(&PostParams::default(), &deployment).await.unwrap();
+        self.until("the pods run", async |world| world.running().await.len() == replicas).await;
+    }
+
+    pub(crate) async fn scale(&self, replicas: usize) {
+        let api: Api<Deployment> = Api::namespaced(self.testbed.client(), "default");
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        api.patch("app", &PatchParams::default(), &patch).await.unwrap();
+        self.until("the pods run", async |world| world.running().await.len() == replicas).await;
+    }
+
+    /// The nodes of pods that run and stay.
+    pub(crate) async fn running(&self) -> Vec<String> {
+        let runs = |pod: &Pod| {
+            pod.metadata.deletion_timestamp.is_none()
+                && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+        };
+        let pods = self.list::<Pod>().await.into_iter().filter(runs);
+        pods.filter_map(|pod| pod.spec?.node_name).collect()
+    }
+
+    pub(crate) async fn claims(&self) -> Vec<NodeClaim> {
+        self.list().await
+    }
+
+    pub(crate) async fn nodes(&self) -> Vec<Node> {
+        self.list().await
+    }
+
+    /// The messages of the events with this reason, and the kind of object that they are about.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<(String, String)> {
+        let events = self.list::<Event>().await;
+        let events = events.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+        let said = |event: Event| {
+            (event.involved_object.kind.unwrap_or_default(), event.message.unwrap_or_default())
+        };
+        events.map(said).collect()
+    }
+
+    /// Waits until it holds, and gives the time that it took.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        condition: impl AsyncFn(&Self) -> bool,
+    ) -> Duration {
+        let start = Instant::now();
+        while !condition(self).await {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "waited in vain until {what}:\n{}\ncalls: {:?}",
+                self.testbed.dump(),
+                self.aws.calls(),
+            );
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        start.elapsed()
+    }
+
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// The value of a metric, by the beginning of its line.
+    pub(crate) fn metric(&self, line: &str) -> Option<String> {
+        let text = self.metrics.text();
+        let value = text.lines().find_map(|one| one.strip_prefix(line).map(str::trim));
+        value.map(str::to_owned)
+    }
+}
+
+/// A requirement of a pool.
+pub(crate) fn is_in(key: &str, values: &[&str]) -> Value {
+    json!({"key": key, "operator": "In", "values": values})
+}
+
+pub(crate) fn on_demand_m5() -> Value {
+    json!([
+        is_in("karpenter.k8s.aws/instance-family", &["m5"]),
+        is_in("karpenter.sh/capacity-type", &["on-demand"]),
+        is_in("kubernetes.io/arch", &["amd64"]),
+    ])
+}
+
+pub(crate) fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
+    objects.iter().map(ResourceExt::name_any).collect()
+}

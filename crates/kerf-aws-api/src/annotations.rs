@@ -20,3 +20,5 @@ pub const AMI_SOAK: &str = "aws.kerf.sh/ami-soak";
 pub const AMI_DRIFT_PACE: &str = "aws.kerf.sh/ami-drift-pace";
 /// Since when the class has had its AMIs (JSON). Kerf writes it.
 pub const AMI_FIRST_SEEN: &str = "aws.kerf.sh/ami-first-seen";
+/// How much memory nodes of the class have, by instance type and for the images that it has now (JSON). Kerf writes it.
+pub const DISCOVERED_MEMORY: &str = "aws.kerf.sh/discovered-memory";

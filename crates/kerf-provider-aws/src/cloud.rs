@@ -184,6 +184,9 @@ impl AwsCloud {
                 (annotations::NODE_CLASS_HASH, Some(class.spec.hash(ca_bundle))),
                 (annotations::NODE_CLASS_HASH_VERSION, Some(hash::NODE_CLASS.current.to_owned())),
                 (annotations::INSTANCE_PROFILE, profile),
+                // Its tags came with the launch.
+                (annotations::INSTANCE_TAGGED, Some("true".to_owned())),
+                (annotations::CLUSTER_NAME_TAGGED, Some("true".to_owned())),
             ];
             let own = own.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
             own.collect::<BTreeMap<_, _>>()

@@ -3,9 +3,14 @@
 mod affected;
 mod collection;
 mod interruption;
+mod joining;
+mod memory;
 mod node_class;
 mod refresh;
+mod reservations;
+mod tagging;
 mod trouble;
+mod zonal_shift;
 
 use std::sync::Arc;
 
@@ -23,4 +28,9 @@ pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
     node_class::register(cloud, registry);
     collection::register(cloud, registry);
     interruption::register(cloud, registry);
+    reservations::register(cloud, registry);
+    registry.add(tagging::Tagging { cloud: Arc::clone(cloud) });
+    registry.add(memory::Memory { cloud: Arc::clone(cloud) });
+    registry.add(joining::Joining { cloud: Arc::clone(cloud) });
+    zonal_shift::register(cloud, registry);
 }

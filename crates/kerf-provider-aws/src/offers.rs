@@ -56,8 +56,6 @@ pub(crate) struct Market {
     pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
     /// When images were published, by id.
     pub(crate) published: BTreeMap<String, Timestamp>,
-    /// By the name of the class: what its nodes have, with the images it has now.
-    pub(crate) memory: BTreeMap<String, DiscoveredMemory>,
     read_at: ReadAt,
     classes: BTreeMap<String, Known>,
 }
@@ -77,6 +75,7 @@ struct Known {
     class: Arc<Ec2NodeClass>,
     placement: Option<PlacementGroup>,
     shape: ClassShape,
+    memory: DiscoveredMemory,
     types: ClassTypes,
 }
 
@@ -116,7 +115,6 @@ impl Offers {
             overlay_prices: BTreeMap::new(),
             placement_groups: BTreeMap::new(),
             published: BTreeMap::new(),
-            memory: BTreeMap::new(),
             read_at: ReadAt::default(),
             classes: BTreeMap::new(),
         };
@@ -149,12 +147,11 @@ impl Offers {
         let Some(known) = market.classes.get_mut(name) else {
             return Err(unusable(name, &"it is not known"));
         };
-        let none = DiscoveredMemory::default();
         let inputs = Inputs {
             region: &market.region,
             shape: &known.shape,
             settings: &self.settings,
-            memory: market.memory.get(name).unwrap_or(&none),
+            memory: &known.memory,
         };
         let offered = offerings::Market {
             prices: &market.prices,
@@ -319,8 +316,10 @@ impl Market {
         let shape = ClassShape::new(&class, placement.clone());
         let shape = shape.map_err(|error| unusable(name, &error))?;
         let types = self.classes.remove(name).map(|known| known.types).unwrap_or_default();
+        let memory = DiscoveredMemory::of(&class);
         let class = Arc::new(class);
-        self.classes.insert(name.clone(), Known { version, class, placement, shape, types });
+        let known = Known { version, class, placement, shape, memory, types };
+        self.classes.insert(name.clone(), known);
         Ok(())
     }
 }

@@ -1,10 +1,14 @@
 //! How much of a machine's memory its node has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use kerf_aws_api::{Ec2NodeClass, annotations};
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::{Architecture, TypeFacts, family};
+use crate::{
+    catalogue::{Architecture, TypeFacts, family},
+    digest::digest,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -29,6 +33,13 @@ struct Observed {
     bytes: u64,
 }
 
+/// As it is written on the class: it counts for these images only.
+#[derive(Serialize, Deserialize)]
+struct Saved<M> {
+    images: String,
+    types: M,
+}
+
 /// Where the amount of memory comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemorySource {
@@ -41,6 +52,22 @@ pub enum MemorySource {
 }
 
 impl DiscoveredMemory {
+    /// What is written on the class, if its images are still those.
+    pub fn of(class: &Ec2NodeClass) -> Self {
+        let written = class.metadata.annotations.as_ref();
+        let text = written.and_then(|all| all.get(annotations::DISCOVERED_MEMORY));
+        let saved: Option<Saved<Self>> = text.and_then(|text| serde_json::from_str(text).ok());
+        let saved = saved.filter(|saved| saved.images == images(class));
+        saved.map(|saved| saved.types).unwrap_or_default()
+    }
+
+    /// What is to be written on the class.
+    pub fn write(&self, class: &Ec2NodeClass) -> String {
+        let saved = Saved { images: images(class), types: self };
+        // Maps of texts and numbers are always JSON.
+        serde_json::to_string(&saved).unwrap_or_default()
+    }
+
     /// Notes what a node reported; of several the smallest counts. Says whether that changed anything.
     pub fn observe(&mut self, facts: &TypeFacts, bytes: u64) -> bool {
         let observed = Observed { machine_mib: facts.memory_mib, bytes };
@@ -86,6 +113,13 @@ impl DiscoveredMemory {
     }
 }
 
+/// A name for the images that the class has now.
+fn images(class: &Ec2NodeClass) -> String {
+    let amis = class.status.iter().flat_map(|status| &status.amis);
+    let ids: BTreeSet<&str> = amis.map(|ami| ami.id.as_str()).collect();
+    format!("{:016x}", digest(ids.into_iter().map(str::as_bytes)))
+}
+
 /// As Karpenter guesses.
 fn estimate(facts: &TypeFacts, vm_memory_overhead: f64) -> u64 {
     // The kernel of Arm machines keeps 64 MiB for devices.
@@ -102,6 +136,8 @@ fn estimate(facts: &TypeFacts, vm_memory_overhead: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use kerf_aws_api::Ami;
+
     use super::*;
     use crate::catalogue::shared;
 
@@ -150,12 +186,35 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_survives_a_restart() {
+    fn what_was_learned_is_written_on_the_class_and_counts_for_its_images() {
         let catalogue = shared();
         let mut memory = DiscoveredMemory::default();
         memory.observe(catalogue.get("m5.large").unwrap(), 8_000_000_000);
-        let saved = serde_json::to_string(&memory).unwrap();
-        assert_eq!(saved, r#"{"m5.large":{"machineMib":8192,"bytes":8000000000}}"#);
-        assert_eq!(serde_json::from_str::<DiscoveredMemory>(&saved).unwrap(), memory);
+        let class = |images: &[&str], written: Option<&str>| {
+            let mut class = Ec2NodeClass::default();
+            let ami = |id: &&str| Ami { id: (*id).to_owned(), ..Ami::default() };
+            class.status.get_or_insert_default().amis = images.iter().map(ami).collect();
+            let written =
+                written.map(|it| (annotations::DISCOVERED_MEMORY.to_owned(), it.to_owned()));
+            class.metadata.annotations = Some(written.into_iter().collect());
+            class
+        };
+        let text = memory.write(&class(&["ami-1", "ami-2"], None));
+        assert!(
+            text.ends_with(r#""types":{"m5.large":{"machineMib":8192,"bytes":8000000000}}}"#),
+            "{text}"
+        );
+        let nothing = DiscoveredMemory::default();
+        for (images, written, expected) in [
+            (&["ami-1", "ami-2"][..], Some(&*text), &memory),
+            (&["ami-2", "ami-1"], Some(&text), &memory),
+            (&["ami-1"], Some(&text), &nothing),
+            (&["ami-1", "ami-3"], Some(&text), &nothing),
+            (&["ami-1", "ami-2"], None, &nothing),
+            (&["ami-1", "ami-2"], Some("nonsense"), &nothing),
+        ] {
+            let got = DiscoveredMemory::of(&class(images, written));
+            assert_eq!(got, *expected, "{images:?} {written:?}");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub use compare::{Comparison, Recording, compare, run};
 pub use html::html;
 pub use ledger::{Decision, DecisionKind, Ledger, Node, State, Totals, dollars};
 pub use market::{MarketError, repriced};
-pub use operator::{OperatorHandle, Terms};
+pub use operator::{Connect, OperatorHandle, Terms};
 pub use play::{Play, PlayError};
 pub use policy::{BASELINE, DEFAULTS, Policy, PolicyError};
 pub use report::{Sample, Summary};

@@ -1,6 +1,6 @@
 //! The operator of a cluster that is in the same process, as the binary would run it.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use kerf_controllers::{
     Operator, Settings,
@@ -24,14 +24,39 @@ pub struct Terms {
     pub clock: Clock,
     pub settings: Settings,
     pub instance_types: Vec<InstanceType>,
-    /// The provider through which it sees KWOK's machines.
-    pub provider: fn(Arc<KwokProvider>) -> Arc<dyn CloudProvider>,
+    pub provider: Connect,
     /// What goes wrong in its cloud.
     pub cloud: CloudFaults,
     /// How long its watches last.
     pub timing: Timing,
     /// Where the jitter of its retries comes from.
     pub seed: u64,
+}
+
+/// Connects an operator to its cloud: to KWOK's machines, through KWOK's provider or another, or to others. Each operator that
+/// is started is connected anew, as each process is.
+#[derive(Clone)]
+pub struct Connect(Arc<dyn Fn(Arc<KwokProvider>) -> Arc<dyn CloudProvider> + Send + Sync>);
+
+impl Connect {
+    pub fn by(
+        connect: impl Fn(Arc<KwokProvider>) -> Arc<dyn CloudProvider> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(connect))
+    }
+}
+
+impl Default for Connect {
+    /// To KWOK.
+    fn default() -> Self {
+        Self::by(|kwok| kwok)
+    }
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect").finish_non_exhaustive()
+    }
 }
 
 /// An operator that runs. Dropping it kills it between two calls, as a crash would.
@@ -102,7 +127,7 @@ impl Drop for OperatorHandle {
 
 fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokProvider>) {
     let kwok = Arc::new(KwokProvider::new(client.clone(), terms.instance_types));
-    let provider = (terms.provider)(Arc::clone(&kwok));
+    let provider = (terms.provider.0)(Arc::clone(&kwok));
     let operator = Operator {
         provider: Arc::new(FaultyCloud::new(provider, terms.cloud)),
         metrics: metrics.clone(),

@@ -15,7 +15,7 @@ use crate::{
     ledger::{Ledger, OBSERVED},
     market::{Market, MarketError, Place},
     objects,
-    operator::{OperatorHandle, Terms},
+    operator::{Connect, OperatorHandle, Terms},
     policy::{Policy, PolicyError},
     scenario::Scenario,
     writing::Writer,
@@ -122,7 +122,7 @@ impl Play {
             ..Actors::default()
         });
         let terms = Terms {
-            provider: |kwok| kwok,
+            provider: Connect::default(),
             clock: testbed.clock().clone(),
             settings,
             instance_types: market.catalogue().collect(),

@@ -1,63 +1,87 @@
 //! The providers that a story can be played with.
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kerf_model::InstanceType;
-use kerf_provider::CloudProvider;
+use kerf_provider::{CloudProvider, NodeClassKind, Provider};
 use kerf_provider_kwok::{self as kwok, KwokProvider};
-use kube::{
-    Resource,
-    core::{ApiResource, GroupVersionKind},
-};
+use kerf_testbed::Testbed;
 use serde_json::Value;
 
 use crate::example_provider as example;
 
 /// Stories are told with KWOK's NodeClass. Played with another provider, it becomes that one's on its way to the API server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cloud {
-    #[default]
-    Kwok,
-    Example,
-}
+pub trait Cloud: Debug + Send + Sync {
+    /// What an operator that is started works with. It may use KWOK's machines or have its own.
+    fn connect(&self, kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider>;
 
-impl Cloud {
-    pub(crate) fn provider(self) -> fn(Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
-        match self {
-            Self::Kwok => |kwok| kwok,
-            Self::Example => example::connect,
-        }
-    }
+    fn node_class(&self) -> NodeClassKind;
 
-    pub(crate) fn instance_types(self) -> Vec<InstanceType> {
-        match self {
-            Self::Kwok => kwok::generated(),
-            Self::Example => example::instance_types(),
-        }
-    }
+    /// What stories that change the catalogue start from.
+    fn instance_types(&self) -> Vec<InstanceType>;
 
-    /// Those that are not served anyway.
-    pub(crate) fn crds(self) -> Vec<CustomResourceDefinition> {
-        match self {
-            Self::Kwok => Vec::new(),
-            Self::Example => vec![example::crd()],
-        }
-    }
+    /// All that the API server is to serve.
+    fn crds(&self) -> Vec<CustomResourceDefinition>;
 
-    pub(crate) fn resource<K: Resource<DynamicType = ()>>(self) -> ApiResource {
-        if self == Self::Example && K::kind(&()) == kwok::KIND {
-            let gvk = GroupVersionKind::gvk(example::GROUP, example::VERSION, example::KIND);
-            return ApiResource::from_gvk_with_plural(&gvk, example::PLURAL);
-        }
-        ApiResource::erase::<K>(&())
-    }
+    /// Brings to life what the cloud has in the cluster besides the operator.
+    fn begin(&self, _testbed: &Testbed) {}
 
     /// Makes an object of KWOK, or one that refers to its NodeClass, one of this provider.
-    pub(crate) fn translate(self, object: &mut Value) {
-        if self == Self::Kwok {
-            return;
-        }
+    fn translate(&self, object: &mut Value);
+
+    /// Makes an object that was read what a story calls it.
+    fn translate_back(&self, _object: &mut Value) {}
+}
+
+/// KWOK itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Kwok;
+
+impl Cloud for Kwok {
+    fn connect(&self, kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
+        kwok
+    }
+
+    fn node_class(&self) -> NodeClassKind {
+        kwok::Kwok.node_classes().remove(0)
+    }
+
+    fn instance_types(&self) -> Vec<InstanceType> {
+        kwok::generated()
+    }
+
+    fn crds(&self) -> Vec<CustomResourceDefinition> {
+        kwok::crds()
+    }
+
+    fn translate(&self, _object: &mut Value) {}
+}
+
+/// The provider of [`example`].
+#[derive(Clone, Copy, Debug)]
+pub struct Example;
+
+impl Cloud for Example {
+    fn connect(&self, kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
+        example::connect(kwok)
+    }
+
+    fn node_class(&self) -> NodeClassKind {
+        example::node_class()
+    }
+
+    fn instance_types(&self) -> Vec<InstanceType> {
+        example::instance_types()
+    }
+
+    fn crds(&self) -> Vec<CustomResourceDefinition> {
+        let mut crds = kwok::crds();
+        crds.push(example::crd());
+        crds
+    }
+
+    fn translate(&self, object: &mut Value) {
         if object["kind"] == kwok::KIND {
             object["apiVersion"] = format!("{}/{}", example::GROUP, example::VERSION).into();
             object["kind"] = example::KIND.into();

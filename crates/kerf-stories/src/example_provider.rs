@@ -69,14 +69,18 @@ pub fn connect(kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
         .reserving_by(RESERVATION)
         .calling(DRIVER_ZONE, labels::ZONE)
         .calling_value(labels::ZONE, DRIVER_LAST_ZONE, LAST_ZONE);
-    let kind = |text: &str| text.to_owned();
-    facts.node_classes = vec![NodeClassKind {
-        group: kind(GROUP),
-        version: kind(VERSION),
-        kind: kind(KIND),
-        plural: kind(PLURAL),
-    }];
+    facts.node_classes = vec![node_class()];
     Arc::new(ExampleProvider { kwok, facts })
+}
+
+pub fn node_class() -> NodeClassKind {
+    let text = |text: &str| text.to_owned();
+    NodeClassKind {
+        group: text(GROUP),
+        version: text(VERSION),
+        kind: text(KIND),
+        plural: text(PLURAL),
+    }
 }
 
 /// KWOK's, of which one type has a reservation.

@@ -6,7 +6,7 @@
 
 pub mod build;
 pub mod chapters;
-mod clouds;
+pub mod clouds;
 mod contender;
 pub mod example_provider;
 pub mod rights;
@@ -16,7 +16,6 @@ pub mod stories;
 mod witness;
 mod world;
 
-pub use clouds::Cloud;
 pub use contender::{Contender, End};
 pub use scope::SharedCluster;
 pub use witness::Witness;

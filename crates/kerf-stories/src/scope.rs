@@ -16,7 +16,7 @@ use kerf_control_plane::ControlPlane;
 use kerf_controllers::{Settings, operator::Timing};
 use kerf_provider_kwok as kwok;
 use kerf_runtime::{Clock, Metrics};
-use kerf_simulation::{OperatorHandle, Terms};
+use kerf_simulation::{Connect, OperatorHandle, Terms};
 use kerf_testbed::CloudFaults;
 use kube::{ResourceExt, api::DynamicObject};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl SharedCluster {
                         clock: Clock::system(),
                         settings: Settings::default(),
                         instance_types: kwok::generated(),
-                        provider: |kwok| kwok,
+                        provider: Connect::default(),
                         cloud: CloudFaults::seeded(0),
                         timing: Timing::default(),
                         seed: 7,

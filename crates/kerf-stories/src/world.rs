@@ -1,6 +1,6 @@
 //! A cluster with an operator in it, on one of the two stages.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
@@ -13,11 +13,12 @@ use kerf_controllers::{Settings, operator::Timing};
 use kerf_model::{InstanceType, Price};
 use kerf_provider_kwok as kwok;
 use kerf_runtime::Clock;
-use kerf_simulation::{OperatorHandle, Terms, repriced};
+use kerf_simulation::{Connect, OperatorHandle, Terms, repriced};
 use kerf_testbed::{CloudFaults, EventLog, Faults, Testbed, actors};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ use tokio::time::Instant;
 use crate::{
     Contender,
     build::object,
-    clouds::Cloud,
+    clouds::{Cloud, Kwok},
     rights,
     scope::{Scope, SharedCluster},
 };
@@ -56,7 +57,7 @@ pub struct World {
     catalogue: Vec<InstanceType>,
     faults: Faults,
     /// Whose machines they are.
-    of: Cloud,
+    of: Arc<dyn Cloud>,
     cloud: CloudFaults,
     operator: Option<OperatorHandle>,
     scope: Option<Scope>,
@@ -83,12 +84,8 @@ impl World {
     }
 
     /// A fresh cluster in this process whose operator has this provider.
-    pub async fn with_cloud(of: Cloud, seed: u64, settings: Settings) -> Self {
-        let testbed = Testbed::builder().seed(seed).with_crds(of.crds()).start();
-        let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
-        let actors = testbed.start_actors(actors::Actors::default());
-        let mut world = Self::on_stage(Stage::Testbed { testbed, actors }, settings);
-        (world.of, world.catalogue) = (of, of.instance_types());
+    pub async fn with_cloud(of: Arc<dyn Cloud>, seed: u64, settings: Settings) -> Self {
+        let mut world = Self::of_cloud(of, seed, settings);
         world.start_operator().await;
         world
     }
@@ -103,10 +100,19 @@ impl World {
 
     /// A fresh cluster in this process, without an operator so far.
     pub fn without_operators(seed: u64, settings: Settings) -> Self {
-        let testbed = Testbed::builder().seed(seed).start();
+        Self::of_cloud(Arc::new(Kwok), seed, settings)
+    }
+
+    /// A fresh cluster in this process with this cloud, without an operator so far.
+    pub fn of_cloud(of: Arc<dyn Cloud>, seed: u64, settings: Settings) -> Self {
+        let testbed = Testbed::builder().seed(seed).serving(of.crds()).start();
         let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
         let actors = testbed.start_actors(actors::Actors::default());
-        Self::on_stage(Stage::Testbed { testbed, actors }, settings)
+        of.begin(&testbed);
+        let mut world = Self::on_stage(Stage::Testbed { testbed, actors }, settings);
+        world.catalogue = of.instance_types();
+        world.of = of;
+        world
     }
 
     /// Starts an operator that competes with others for the lease; on the testbed only.
@@ -122,10 +128,12 @@ impl World {
 
     /// A fresh cluster in this process whose operator dies where `faults` say so, and is started again.
     pub fn with_mortal_operator(seed: u64, settings: Settings, faults: &Faults) -> Self {
-        let testbed = Testbed::builder().seed(seed).start();
-        let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
-        let actors = testbed.start_actors(actors::Actors::default());
-        let mut world = Self::on_stage(Stage::Testbed { testbed, actors }, settings);
+        Self::without_operators(seed, settings).of_a_mortal_operator(faults)
+    }
+
+    /// Starts an operator that dies where `faults` say so, and is started again.
+    pub fn of_a_mortal_operator(self, faults: &Faults) -> Self {
+        let mut world = self;
         world.faults = faults.clone();
         let (mortal, successor) = (world.operator_client(), world.client());
         let terms = world.terms();
@@ -172,9 +180,9 @@ impl World {
         Self {
             stage,
             settings,
-            catalogue: Cloud::Kwok.instance_types(),
+            catalogue: Kwok.instance_types(),
             faults,
-            of: Cloud::Kwok,
+            of: Arc::new(Kwok),
             cloud,
             operator: None,
             scope: None,
@@ -321,7 +329,10 @@ impl World {
             clock: self.clock(),
             settings: self.settings.clone(),
             instance_types: self.catalogue.clone(),
-            provider: self.of.provider(),
+            provider: {
+                let of = Arc::clone(&self.of);
+                Connect::by(move |kwok| of.connect(kwok))
+            },
             cloud: self.cloud.clone(),
             timing: self.timing,
             seed: 7,
@@ -356,17 +367,17 @@ impl World {
         let value: DynamicObject =
             value.unwrap_or_else(|error| panic!("writing {object:?}: {error}"));
         let created = self.api::<K>(value.namespace()).create(&PostParams::default(), &value).await;
-        typed(&created.unwrap_or_else(|error| panic!("creating {object:?}: {error}")))
+        self.typed(&created.unwrap_or_else(|error| panic!("creating {object:?}: {error}")))
     }
 
     /// The story's objects of a kind.
     pub async fn list<K: Kind>(&self) -> Vec<K> {
-        let api: Api<DynamicObject> = Api::all_with(self.client(), &self.of.resource::<K>());
+        let api: Api<DynamicObject> = Api::all_with(self.client(), &self.resource::<K>());
         let all = ListParams::default();
         let listed = persistently(|| api.list(&all)).await;
         let listed = listed.unwrap_or_else(|error| panic!("listing: {error}")).items;
         let own = |object: &&DynamicObject| self.scope.as_ref().is_none_or(|it| it.holds(object));
-        listed.iter().filter(own).map(typed).collect()
+        listed.iter().filter(own).map(|object| self.typed(object)).collect()
     }
 
     /// The only object of its kind.
@@ -385,7 +396,7 @@ impl World {
         let (api, name) = (self.api_of(object), object.name_any());
         let found = persistently(|| api.get_opt(&name)).await;
         let found = found.unwrap_or_else(|error| panic!("reading {name}: {error}"));
-        found.as_ref().map(typed)
+        found.as_ref().map(|object| self.typed(object))
     }
 
     pub async fn delete<K: Kind>(&self, object: &K) {
@@ -404,24 +415,29 @@ impl World {
     }
 
     /// Changes an object by a merge patch.
-    pub async fn patch<K: Kind>(&self, object: &K, patch: Value) -> K {
+    pub async fn patch<K: Kind>(&self, object: &K, mut patch: Value) -> K {
+        self.of.translate(&mut patch);
         let api = self.api_of(object);
         let name = object.name_any();
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
         let patched = persistently(|| api.patch(&name, &params, &patch)).await;
-        typed(&patched.unwrap_or_else(|error| panic!("patching {name}: {error}")))
+        self.typed(&patched.unwrap_or_else(|error| panic!("patching {name}: {error}")))
     }
 
-    pub async fn patch_status<K: Kind>(&self, object: &K, patch: Value) -> K {
+    pub async fn patch_status<K: Kind>(&self, object: &K, mut patch: Value) -> K {
+        self.of.translate(&mut patch);
         let api = self.api_of(object);
         let name = object.name_any();
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
         let patched = persistently(|| api.patch_status(&name, &params, &patch)).await;
-        typed(&patched.unwrap_or_else(|error| panic!("patching the status of {name}: {error}")))
+        self.typed(
+            &patched.unwrap_or_else(|error| panic!("patching the status of {name}: {error}")),
+        )
     }
 
     /// Writes something that no type of ours can hold, as a kubelet or a user may: lists are merged where Kubernetes does so.
-    pub async fn spoil<K: Kind>(&self, object: &K, subresource: Option<&str>, patch: Value) {
+    pub async fn spoil<K: Kind>(&self, object: &K, subresource: Option<&str>, mut patch: Value) {
+        self.of.translate(&mut patch);
         let (api, name) = (self.api_of(object), object.name_any());
         let core = K::group(&()).is_empty();
         let patch = if core { Patch::Strategic(patch) } else { Patch::Merge(patch) };
@@ -533,26 +549,46 @@ impl World {
         own.collect::<Vec<_>>().join("\n")
     }
 
+    /// What can be read of the object: a story may have spoilt it.
+    fn typed<K: Kind>(&self, object: &DynamicObject) -> K {
+        let value = serde_json::to_value(object);
+        let mut value = value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"));
+        self.of.translate_back(&mut value);
+        let read = decode::decode(&K::kind(&()), value).object();
+        read.unwrap_or_else(|| panic!("reading {object:?}"))
+    }
+
+    /// The object as the API server has it, in the words of its cloud: hashes are made of those.
+    pub fn served<K: Kind>(&self, object: &K) -> K {
+        let value = serde_json::to_value(object).and_then(|mut value| {
+            self.of.translate(&mut value);
+            serde_json::from_value(value)
+        });
+        value.unwrap_or_else(|error| panic!("writing {object:?}: {error}"))
+    }
+
+    /// KWOK's NodeClass stands for that of any cloud.
+    fn resource<K: Kind>(&self) -> ApiResource {
+        if K::kind(&()) != kwok::KIND {
+            return ApiResource::erase::<K>(&());
+        }
+        let class = self.of.node_class();
+        let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
+        ApiResource::from_gvk_with_plural(&gvk, &class.plural)
+    }
+
     /// Whether a kind has namespaces is known to its type; here it follows from the object, so that one helper serves all.
     fn api_of<K: Kind>(&self, object: &K) -> Api<DynamicObject> {
         self.api::<K>(object.namespace())
     }
 
     fn api<K: Kind>(&self, namespace: Option<String>) -> Api<DynamicObject> {
-        let resource = self.of.resource::<K>();
+        let resource = self.resource::<K>();
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client(), &namespace, &resource),
             None => Api::all_with(self.client(), &resource),
         }
     }
-}
-
-/// What can be read of the object: a story may have spoilt it.
-fn typed<K: Kind>(object: &DynamicObject) -> K {
-    let value = serde_json::to_value(object);
-    let value = value.unwrap_or_else(|error| panic!("reading {object:?}: {error}"));
-    let read = decode::decode(&K::kind(&()), value).object();
-    read.unwrap_or_else(|| panic!("reading {object:?}"))
 }
 
 /// Asks again what a server under load did not answer. Only for what may be asked twice.

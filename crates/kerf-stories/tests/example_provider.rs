@@ -7,7 +7,8 @@ macro_rules! stage {
         $(#[tokio::test(start_paused = true)]
         async fn $story() {
             let settings = kerf_stories::stories::settings::$settings();
-            let world = kerf_stories::World::with_cloud(kerf_stories::Cloud::Example, 7, settings);
+            let cloud = std::sync::Arc::new(kerf_stories::clouds::Example);
+            let world = kerf_stories::World::with_cloud(cloud, 7, settings);
             chapter::$story(world.await).await;
         })+
     };

@@ -196,6 +196,14 @@ impl Faults {
         plan.stop_after = Some(plan.calls + calls);
     }
 
+    /// The client's process dies now.
+    pub fn stop(&self) {
+        let mut plan = self.plan();
+        plan.stop_after = Some(plan.calls);
+        plan.is_stopped = true;
+        self.stopped.notify_waiters();
+    }
+
     /// Returns when the client has tried a call that [`Faults::stop_after`] forbids: time to drop its tasks.
     pub async fn stopped(&self) {
         while !self.plan().is_stopped {

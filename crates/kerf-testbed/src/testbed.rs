@@ -72,6 +72,11 @@ impl Builder {
         self
     }
 
+    /// Custom resources to serve in place of our own with KWOK's.
+    pub fn serving(self, crds: Vec<CustomResourceDefinition>) -> Self {
+        Self { crds, ..self }
+    }
+
     /// Needs a tokio runtime. Time is virtual when that runtime's clock is paused.
     pub fn start(self) -> Result<Testbed, StartError> {
         let clock = Clock::starting_at(self.epoch);

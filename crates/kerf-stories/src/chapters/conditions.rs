@@ -149,7 +149,7 @@ pub async fn an_operator_that_hashes_otherwise_drifts_nothing(mut world: World) 
         let (pool, claim) = pool.zip(claim).ok_or("one is gone")?;
         for annotations in [pool.annotations(), claim.annotations()] {
             let told = (annotations.get(hash), annotations.get(version).map(String::as_str));
-            if told != (Some(&pool.hash()), Some(HASH_VERSION)) {
+            if told != (Some(&world.served(&pool).hash()), Some(HASH_VERSION)) {
                 return Err(format!("{told:?}"));
             }
         }

@@ -92,7 +92,7 @@ pub async fn labels_and_annotations_of_the_pool_reach_the_node(world: World) {
     assert_eq!(node.labels()["example.com/team"], "a");
     assert_eq!(node.labels()["example.com/tier"], "gold");
     assert_eq!(node.annotations()["example.com/note"], "n");
-    assert_eq!(claim.annotations()[annotations::NODE_POOL_HASH], pool.hash());
+    assert_eq!(claim.annotations()[annotations::NODE_POOL_HASH], world.served(&pool).hash());
     assert_eq!(claim.owner_references()[0].uid, pool.uid().unwrap_or_default());
 }
 

@@ -104,7 +104,12 @@ impl Kubelets {
         }
         let value = &seen.object.value;
         let annotations = meta::field(value, "annotations");
-        if annotations[FAKE.0] != FAKE.1 || annotations[NEVER_READY] == "true" {
+        if annotations[FAKE.0] != FAKE.1 {
+            // One that loses the mark has no kubelet any more.
+            self.nodes.remove(&seen.key);
+            return;
+        }
+        if annotations[NEVER_READY] == "true" {
             return;
         }
         if self.nodes.contains_key(&seen.key) {

@@ -1,6 +1,7 @@
 //! The stand-in in process: the calls, and what a test can do to the cloud behind them.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +28,18 @@ use crate::settings::Settings;
 
 /// An account of AWS that exists in this process alone. Clones are the same account.
 #[derive(Clone, Debug)]
-pub struct FakeAws(Arc<Shared>);
+pub struct FakeAws {
+    shared: Arc<Shared>,
+    gate: Option<Arc<dyn Gate>>,
+}
+
+/// Stands between a caller and the services.
+#[async_trait]
+pub trait Gate: Debug + Send + Sync {
+    /// Asked before a call reaches its service, and again before its answer reaches the caller. A process that ends there never
+    /// gets past it.
+    async fn pass(&self, operation: &'static str);
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -42,17 +54,27 @@ const BLOCK_ENDS_EARLY: jiff::SignedDuration = jiff::SignedDuration::from_mins(3
 impl FakeAws {
     pub fn new(settings: Settings, catalogue: Arc<Catalogue>, clock: Clock) -> Self {
         let cloud = Mutex::new(Cloud::new(settings, catalogue, clock.now()));
-        Self(Arc::new(Shared { clock, cloud, version: watch::Sender::new(0) }))
+        let shared = Arc::new(Shared { clock, cloud, version: watch::Sender::new(0) });
+        Self { shared, gate: None }
+    }
+
+    /// The same account for a caller behind a gate.
+    pub fn behind(&self, gate: Arc<dyn Gate>) -> Self {
+        Self { shared: Arc::clone(&self.shared), gate: Some(gate) }
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
     }
 
     /// Looks at the cloud or changes it, after all has happened that was due.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Cloud) -> T) -> T {
-        let mut cloud = self.0.cloud.lock().unwrap_or_else(PoisonError::into_inner);
-        cloud.advance(self.0.clock.now());
+        let mut cloud = self.shared.cloud.lock().unwrap_or_else(PoisonError::into_inner);
+        cloud.advance(self.shared.clock.now());
         let result = act(&mut cloud);
         let version = cloud.version();
         drop(cloud);
-        self.0.version.send_if_modified(|known| {
+        self.shared.version.send_if_modified(|known| {
             let changed = *known != version;
             *known = version;
             changed
@@ -61,8 +83,16 @@ impl FakeAws {
     }
 
     async fn call<O: Answer>(&self, request: &O) -> Result<O::Response, AwsError> {
+        let Some(gate) = &self.gate else { return self.answer(request).await };
+        gate.pass(O::NAME).await;
+        let answer = self.answer(request).await;
+        gate.pass(O::NAME).await;
+        answer
+    }
+
+    async fn answer<O: Answer>(&self, request: &O) -> Result<O::Response, AwsError> {
         let deadline = Instant::now() + request.patience();
-        let mut versions = self.0.version.subscribe();
+        let mut versions = self.shared.version.subscribe();
         let delay = self.with(|cloud| {
             cloud.requests.note(O::NAME, request, cloud.now);
             answer_time::<O>(cloud)
@@ -100,14 +130,18 @@ impl FakeAws {
     }
 
     fn instant_of(&self, time: Timestamp) -> Instant {
-        let wait = Duration::try_from(time.duration_since(self.0.clock.now()));
+        let wait = Duration::try_from(time.duration_since(self.shared.clock.now()));
         // At least a moment: a clock that is behind its timers must not make this a busy loop.
         Instant::now() + wait.unwrap_or(Duration::ZERO).max(Duration::from_millis(1))
     }
 
     /// Grows with everything that someone may wait for.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.0.version.subscribe()
+        self.shared.version.subscribe()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.with(|cloud| cloud.now)
     }
 
     /// When something happens by itself next.
@@ -169,6 +203,14 @@ impl FakeAws {
         zones
     }
 
+    /// Ids of the subnets in a zone.
+    pub fn subnets_of(&self, zone: &str) -> Vec<String> {
+        self.with(|cloud| {
+            let subnets = cloud.network.subnets.values().filter(|subnet| subnet.zone == zone);
+            subnets.map(|subnet| subnet.id.clone()).collect()
+        })
+    }
+
     /// How much pools have from now on.
     pub fn set_pools(&self, selector: PoolSelector, depth: Depth) {
         self.with(|cloud| cloud.pools.set(selector, depth));
@@ -190,6 +232,14 @@ impl FakeAws {
         self.with(|cloud| {
             let settings = cloud.settings.clone();
             cloud.network.add_subnet(&settings, zone, name, free_addresses, tags)
+        })
+    }
+
+    /// Adds a security group, and gives its id.
+    pub fn add_security_group(&self, name: &str, tags: BTreeMap<String, String>) -> String {
+        self.with(|cloud| {
+            let settings = cloud.settings.clone();
+            cloud.network.add_group(&settings, name, tags)
         })
     }
 

@@ -192,8 +192,8 @@ impl Images {
     }
 }
 
-const X86: &str = "x86_64";
-const ARM: &str = "arm64";
+pub(crate) const X86: &str = "x86_64";
+pub(crate) const ARM: &str = "arm64";
 const PAGE: PageSize = PageSize::new(1, 1000, 1000);
 
 impl Answer for ec2::DescribeImagesRequest {

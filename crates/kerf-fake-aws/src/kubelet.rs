@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use serde_json::json;
 use tokio::time::timeout;
 
 use crate::FakeAws;
+use crate::filters::Tags;
 use crate::instances::State;
+
+/// A tag of instances: how long they take from running until their Node is there, as a Go duration.
+pub const BOOT: &str = "fake-aws/boot";
 
 /// The kubelets of all instances of an account, and the controller of its cluster that removes Nodes without an instance.
 #[derive(Debug)]
@@ -53,6 +58,13 @@ enum Machine {
     Joined {
         node: String,
     },
+    /// It shuts down, and its kubelet has not said so yet.
+    Stops {
+        node: String,
+    },
+    Stopped {
+        node: String,
+    },
     Ended {
         node: String,
         delete_at: Timestamp,
@@ -85,6 +97,7 @@ impl Kubelets {
         for (id, machine) in self.machines.clone() {
             match machine {
                 Machine::Boots { at } if at <= now => self.boot(&id, now).await,
+                Machine::Stops { node } => self.stop(&id, node).await,
                 Machine::Ended { node, delete_at } if delete_at <= now => {
                     self.remove(&id, &node, now).await;
                 }
@@ -94,7 +107,8 @@ impl Kubelets {
         let own = self.machines.values().filter_map(|machine| match machine {
             Machine::Boots { at } => Some(*at),
             Machine::Ended { delete_at, .. } => Some(*delete_at),
-            Machine::Stuck | Machine::Joined { .. } => None,
+            Machine::Stops { .. } => Some(now + AGAIN),
+            Machine::Stuck | Machine::Joined { .. } | Machine::Stopped { .. } => None,
         });
         own.chain(self.aws.next_due()).min()
     }
@@ -102,30 +116,38 @@ impl Kubelets {
     /// Takes note of instances that run and of those that ended.
     fn look(&mut self) -> Timestamp {
         let (now, states) = self.aws.with(|cloud| {
-            let states = cloud.instances.values().map(|one| (one.id.clone(), one.state));
+            let boot = |tags: &Tags| tags.get(BOOT)?.parse::<kube::core::Duration>().ok();
+            let states = cloud.instances.values();
+            let states = states.map(|one| (one.id.clone(), (one.state, boot(&one.tags))));
             (cloud.now, states.collect::<BTreeMap<_, _>>())
         });
         let after = |delay: Duration| {
             let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
             now.checked_add(delay).unwrap_or(Timestamp::MAX)
         };
-        for (id, state) in &states {
+        for (id, (state, boot)) in &states {
             if *state == State::Running && !self.machines.contains_key(id) {
-                self.machines.insert(id.clone(), Machine::Boots { at: after(self.settings.boot) });
+                let boot = boot.map_or(self.settings.boot, Duration::from);
+                self.machines.insert(id.clone(), Machine::Boots { at: after(boot) });
             }
         }
         let delete_at = after(self.settings.node_deleted);
         self.machines.retain(|id, machine| {
-            let ended = states.get(id).is_none_or(|state| *state == State::Terminated);
-            match machine {
-                Machine::Joined { node } if ended => {
+            let state = states.get(id).map_or(State::Terminated, |(state, _)| *state);
+            match (&mut *machine, state) {
+                (
+                    Machine::Joined { node } | Machine::Stops { node } | Machine::Stopped { node },
+                    State::Terminated,
+                ) => {
                     *machine = Machine::Ended { node: std::mem::take(node), delete_at };
                     true
                 }
-                Machine::Joined { .. } | Machine::Ended { .. } => true,
-                Machine::Boots { .. } | Machine::Stuck => {
-                    states.get(id).is_some_and(|state| state.is_alive())
+                (Machine::Joined { node }, State::ShuttingDown) => {
+                    *machine = Machine::Stops { node: std::mem::take(node) };
+                    true
                 }
+                (Machine::Boots { .. } | Machine::Stuck, state) => state.is_alive(),
+                _ => true,
             }
         });
         now
@@ -155,6 +177,33 @@ impl Kubelets {
             },
         };
         self.machines.insert(id.to_owned(), machine);
+    }
+
+    /// A kubelet that shuts down says so, and nothing more: what its pods are told to do no one does.
+    async fn stop(&mut self, id: &str, node: String) {
+        let now = self.aws.now().to_string();
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": "KubeletNotReady",
+            "message": "node is shutting down", "lastHeartbeatTime": now, "lastTransitionTime": now,
+        });
+        let last_words = Patch::Strategic(json!({"status": {"conditions": [ready]}}));
+        let silence =
+            Patch::Merge(json!({"metadata": {"annotations": {node::RUN_BY_KWOK.0: null}}}));
+        let params = PatchParams::default();
+        let said = async {
+            self.nodes.patch(&node, &params, &silence).await?;
+            self.nodes.patch_status(&node, &params, &last_words).await
+        };
+        match said.await {
+            Ok(_) => {
+                self.machines.insert(id.to_owned(), Machine::Stopped { node });
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.machines.insert(id.to_owned(), Machine::Stopped { node });
+            }
+            // It is tried again.
+            Err(_) => {}
+        }
     }
 
     async fn remove(&mut self, id: &str, node: &str, now: Timestamp) {

@@ -80,16 +80,16 @@ impl Network {
         }
         for name in ["cluster", "node"] {
             let name = format!("{}-{name}", settings.cluster);
-            let id = chance::id("sg", settings.seed, &[&name]);
-            let group = SecurityGroup {
-                id: id.clone(),
-                vpc: network.vpc.clone(),
-                tags: tags(name.clone()),
-                name,
-            };
-            network.groups.insert(id, group);
+            network.add_group(settings, &name, tags(name.clone()));
         }
         network
+    }
+
+    pub(crate) fn add_group(&mut self, settings: &Settings, name: &str, tags: Tags) -> String {
+        let id = chance::id("sg", settings.seed, &[name]);
+        let (vpc, name) = (self.vpc.clone(), name.to_owned());
+        self.groups.insert(id.clone(), SecurityGroup { id: id.clone(), name, vpc, tags });
+        id
     }
 
     pub(crate) fn add_subnet(

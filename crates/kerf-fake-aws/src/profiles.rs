@@ -21,6 +21,20 @@ pub(crate) struct Profile {
     pub(crate) visible: Timestamp,
 }
 
+impl Profile {
+    /// With this role, and known to EC2.
+    pub(crate) fn known_since(since: Timestamp, name: &str, role: &str) -> Self {
+        Self {
+            id: format!("AIPA{:016X}", chance::draw(0, &[name])),
+            path: "/".to_owned(),
+            role: Some(role.to_owned()),
+            tags: BTreeMap::new(),
+            created: since,
+            visible: since,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Profiles {
     pub(crate) by_name: BTreeMap<String, Profile>,

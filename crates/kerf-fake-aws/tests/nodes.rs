@@ -10,7 +10,7 @@ use kerf_aws_api::KubeletConfiguration;
 use kerf_aws_client::Aws;
 use kerf_aws_model::catalogue::Catalogue;
 use kerf_aws_model::user_data::{BindPaths, ClusterAccess, Form, NodeSettings, UserData};
-use kerf_aws_wire::{ec2, iam, ssm};
+use kerf_aws_wire::ec2;
 use kerf_fake_aws::{FakeAws, KubeletSettings, Kubelets, Settings};
 use kerf_testbed::Testbed;
 use kube::Api;
@@ -47,27 +47,15 @@ fn settings() -> NodeSettings {
 
 /// Launches one m5.large with that user data, and gives its id.
 async fn launch(aws: &FakeAws, user_data: &str) -> String {
-    let name = || text("profile");
-    let request =
-        iam::CreateInstanceProfileRequest { instance_profile_name: name(), ..Default::default() };
-    aws.create_instance_profile(&request).await.unwrap();
-    let request = iam::AddRoleToInstanceProfileRequest {
-        instance_profile_name: name(),
-        role_name: text("KarpenterNodeRole-test"),
-    };
-    aws.add_role_to_instance_profile(&request).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(15)).await;
-    let parameter = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id";
-    let request = ssm::GetParameterRequest { name: text(parameter), with_decryption: None };
-    let image_id = aws.get_parameter(&request).await.unwrap().parameter.unwrap().value;
+    aws.add_instance_profile("profile", "KarpenterNodeRole-test");
     let request = ec2::CreateLaunchTemplateRequest {
         launch_template_name: text("template"),
         launch_template_data: Some(ec2::RequestLaunchTemplateData {
-            image_id,
+            image_id: aws.al2023_image("x86_64"),
             user_data: Some(BASE64_STANDARD.encode(user_data)),
             iam_instance_profile: Some(ec2::LaunchTemplateIamInstanceProfileSpecificationRequest {
                 arn: None,
-                name: name(),
+                name: text("profile"),
             }),
             ..Default::default()
         }),
@@ -115,6 +103,15 @@ async fn names(nodes: &Api<Node>) -> Vec<String> {
     list.items.into_iter().filter_map(|node| node.metadata.name).collect()
 }
 
+/// What the Nodes say of being ready.
+async fn readiness(nodes: &Api<Node>) -> Vec<String> {
+    let list = nodes.list(&ListParams::default()).await.unwrap();
+    let conditions =
+        list.items.into_iter().flat_map(|node| node.status.unwrap().conditions.unwrap());
+    let ready = conditions.filter(|condition| condition.type_ == "Ready");
+    ready.map(|one| format!("{}: {}", one.status, one.message.unwrap_or_default())).collect()
+}
+
 #[test]
 fn a_node_is_what_its_user_data_says() {
     for form in [Form::Nodeadm, Form::BootstrapScript, Form::Bottlerocket(BindPaths::Default)] {
@@ -152,7 +149,9 @@ fn a_node_is_what_its_user_data_says() {
 
             let request = ec2::TerminateInstancesRequest { instance_ids: vec![id], dry_run: None };
             aws.terminate_instances(&request).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(45)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert_eq!(readiness(&nodes).await, ["False: node is shutting down"], "{form:?}");
+            tokio::time::sleep(Duration::from_secs(40)).await;
             assert_eq!(names(&nodes).await.len(), 1);
             tokio::time::sleep(Duration::from_secs(10)).await;
             assert_eq!(names(&nodes).await, [""; 0], "the node went after its instance");

@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_aws_api::Ec2NodeClass;
-use kerf_aws_client::Aws;
 use kerf_aws_model::catalogue::Catalogue;
 use kerf_aws_model::instance_types::{CniSettings, Settings};
-use kerf_aws_model::launch_template::Cluster;
 use kerf_aws_model::prices::Prices;
-use kerf_aws_model::user_data::ClusterAccess;
-use kerf_aws_wire::{ec2, iam, ssm};
+use kerf_aws_wire::ec2;
 use kerf_fake_aws::{Depth, FakeAws, Fault, PoolSelector};
 use kerf_provider::{CloudProvider, ProviderError};
 use kerf_provider_aws::{Connection, Options, Parts};
@@ -32,38 +29,12 @@ struct Account {
 }
 
 impl Account {
-    async fn open() -> Self {
+    fn open() -> Self {
         let clock = Clock::starting_at("2026-11-16T20:00:00Z".parse().unwrap());
         let settings = kerf_fake_aws::Settings::default();
         let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), clock.clone());
-        let profile = Some("profile".to_owned());
-        let request = iam::CreateInstanceProfileRequest {
-            instance_profile_name: profile.clone(),
-            ..Default::default()
-        };
-        aws.create_instance_profile(&request).await.unwrap();
-        let request = iam::AddRoleToInstanceProfileRequest {
-            instance_profile_name: profile,
-            role_name: Some("KarpenterNodeRole-test".to_owned()),
-        };
-        aws.add_role_to_instance_profile(&request).await.unwrap();
-        // Until EC2 knows of the profile.
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        let parameter = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id";
-        let request =
-            ssm::GetParameterRequest { name: Some(parameter.to_owned()), with_decryption: None };
-        let image = aws.get_parameter(&request).await.unwrap().parameter.unwrap().value;
-        let subnets = aws.describe_subnets(&ec2::DescribeSubnetsRequest::default()).await.unwrap();
-        let subnets = subnets.subnets.iter();
-        let subnets: Vec<_> = subnets
-            .map(|one| json!({"id": one.subnet_id, "zone": one.availability_zone}))
-            .collect();
-        let request = ec2::DescribeSecurityGroupsRequest::default();
-        let groups = aws.describe_security_groups(&request).await.unwrap();
-        let groups = groups.security_groups.iter();
-        let groups: Vec<_> = groups.map(|one| json!({"id": one.group_id})).collect();
-        let amd64 = json!({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]});
-        let class: Ec2NodeClass = serde_json::from_value(json!({
+        aws.add_instance_profile("profile", "KarpenterNodeRole-test");
+        let mut class: Ec2NodeClass = serde_json::from_value(json!({
             "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
             "metadata": {"name": "default", "uid": "class", "generation": 1},
             "spec": {
@@ -71,16 +42,14 @@ impl Account {
                 "subnetSelectorTerms": [{"tags": {"a": "b"}}],
                 "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
             },
-            "status": {
-                "subnets": subnets, "securityGroups": groups, "instanceProfile": "profile",
-                "amis": [{"id": image, "requirements": [amd64]}],
-                "conditions": [{
-                    "type": "Ready", "status": "True", "reason": "Ready", "message": "",
-                    "observedGeneration": 1, "lastTransitionTime": "2026-11-16T20:00:00Z",
-                }],
-            },
         }))
         .unwrap();
+        class.status = Some(aws.class_status("profile"));
+        let ready = json!([{
+            "type": "Ready", "status": "True", "reason": "Ready", "message": "",
+            "observedGeneration": 1, "lastTransitionTime": "2026-11-16T20:00:00Z",
+        }]);
+        class.status.as_mut().unwrap().conditions = serde_json::from_value(ready).unwrap();
         let class = NodeClass::of(&class).unwrap();
         Self { aws, clock, class }
     }
@@ -93,16 +62,7 @@ impl Account {
             options: Options::default(),
             kubernetes_version: "1.34".to_owned(),
             catalogue: Arc::clone(&CATALOGUE),
-            cluster: Cluster {
-                access: ClusterAccess {
-                    name: "test".to_owned(),
-                    endpoint: "https://cluster.example.com".to_owned(),
-                    ca_bundle: Some("Y2VydGlmaWNhdGU=".to_owned()),
-                    service_cidr: Some("10.100.0.0/16".to_owned()),
-                },
-                region: REGION.to_owned(),
-                dns: Some("10.100.0.10".parse().unwrap()),
-            },
+            cluster: self.aws.cluster(),
             settings: Settings {
                 region: REGION.to_owned(),
                 vm_memory_overhead: 0.075,
@@ -147,7 +107,7 @@ fn claim(uid: &str) -> NodeClaim {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_gets_an_instance_and_gives_it_back() {
-    let account = Account::open().await;
+    let account = Account::open();
     let provider = account.provider();
     let mut claim = claim("c1");
     let launched = provider.create(&claim, &account.class).await.unwrap();
@@ -169,7 +129,7 @@ async fn a_claim_gets_an_instance_and_gives_it_back() {
 /// The process ends at any moment of the launch, and the next one is asked again.
 #[tokio::test(start_paused = true)]
 async fn a_launch_that_is_cut_off_at_any_moment_leaves_one_instance() {
-    let account = Account::open().await;
+    let account = Account::open();
     for step in 0..64 {
         let uid = format!("cut-{step}");
         let claim = claim(&uid);
@@ -187,7 +147,7 @@ async fn a_launch_that_is_cut_off_at_any_moment_leaves_one_instance() {
 
 #[tokio::test(start_paused = true)]
 async fn a_launch_whose_answer_is_lost_is_found_again() {
-    let account = Account::open().await;
+    let account = Account::open();
     account.aws.fail_next("CreateFleet", 1, Fault::LostAnswer);
     let provider = account.provider();
     assert!(provider.create(&claim("lost"), &account.class).await.is_err());
@@ -197,7 +157,7 @@ async fn a_launch_whose_answer_is_lost_is_found_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_type_that_has_run_out_is_passed_over_within_the_launch() {
-    let account = Account::open().await;
+    let account = Account::open();
     account.aws.set_pools(PoolSelector::instance_type("m5.large"), Depth::DRY);
     let launched = account.provider().create(&claim("c"), &account.class).await.unwrap();
     assert_eq!(launched.labels["node.kubernetes.io/instance-type"], "m5.xlarge");
@@ -206,7 +166,7 @@ async fn a_type_that_has_run_out_is_passed_over_within_the_launch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_family_that_has_run_out_is_no_capacity_and_says_what_was_tried() {
-    let account = Account::open().await;
+    let account = Account::open();
     account.aws.set_pools(PoolSelector::instance_type("m5.*"), Depth::DRY);
     let error = account.provider().create(&claim("c"), &account.class).await.unwrap_err();
     let ProviderError::InsufficientCapacity { unavailable, .. } = error else {

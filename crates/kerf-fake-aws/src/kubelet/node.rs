@@ -38,7 +38,7 @@ pub(crate) enum NoNode {
 }
 
 /// By this annotation KWOK, and the kubelets of the testbed, know the nodes that they are to run.
-const RUN_BY_KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+pub(super) const RUN_BY_KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;

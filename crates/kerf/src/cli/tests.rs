@@ -376,7 +376,7 @@ fn rows<'a>(text: &'a str, start: &str) -> Vec<Vec<&'a str>> {
 fn the_documentation_knows_every_flag() {
     let with_aws = cfg!(feature = "aws");
     // The table of a provider goes to the next heading.
-    let (before, of_aws) = DOCUMENTATION.split_once("Those of `aws`").unwrap();
+    let (before, of_aws) = DOCUMENTATION.split_once("The flags of `aws`").unwrap();
     let (of_aws, after) = of_aws.split_once("\n#").unwrap();
     let known = [before, if with_aws { of_aws } else { "" }, after].join("\n");
     let documented: BTreeSet<_> =

@@ -1,4 +1,4 @@
-//! Fields that an installed CustomResourceDefinition does not have.
+//! Fields that an installed `CustomResourceDefinition` does not have.
 //!
 //! The API server drops a field that the schema does not know, and says nothing about it. A control that a user sets on a
 //! NodePool is then as if it had never been set.

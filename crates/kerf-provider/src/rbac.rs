@@ -23,7 +23,7 @@ pub struct Rule {
 /// Where a rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In a ClusterRole.
+    /// In a `ClusterRole`.
     Cluster,
     /// In a Role of the operator's own namespace.
     Own,
@@ -56,7 +56,7 @@ impl Rule {
         Self { scope, ..self }
     }
 
-    /// As a Role or ClusterRole has it.
+    /// As a Role or `ClusterRole` has it.
     pub fn policy_rule(&self) -> PolicyRule {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         PolicyRule {

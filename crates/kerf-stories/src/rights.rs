@@ -13,7 +13,7 @@ use kerf_provider_kwok::Kwok;
 use kube::{Api, Client, api::ListParams};
 use serde_json::{Value, json};
 
-/// Whose members have these rights. A ServiceAccount would need a token; a group makes any number of users alike.
+/// Whose members have these rights. A `ServiceAccount` would need a token; a group makes any number of users alike.
 pub const OPERATORS: &str = "kerf-operators";
 /// The user that the operator of a story is.
 pub const USER: &str = "kerf";

@@ -257,7 +257,7 @@ where
             Ok(None) => self.index.alter(|cluster| cluster.refute::<K>(doubtful)),
             // A reconcile of it will find out.
             Err(error) => {
-                warn!(%error, name = %doubtful.key, "cannot find out whether the object exists")
+                warn!(%error, name = %doubtful.key, "cannot find out whether the object exists");
             }
         }
     }

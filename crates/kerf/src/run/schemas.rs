@@ -1,4 +1,4 @@
-//! What the installed CustomResourceDefinitions lack.
+//! What the installed `CustomResourceDefinitions` lack.
 
 use std::time::Duration;
 

@@ -51,13 +51,14 @@ const REFUSED: [(&str, &str); 11] = [
     ("serviceAccount.create=false", "serviceAccount.name is not set"),
 ];
 
-pub(crate) async fn run() -> Result<Outcome> {
+pub(crate) async fn run(kerf: Option<String>) -> Result<Outcome> {
     let helm = match Helm::find_or_build(|line| eprintln!("helm: {line}")) {
         Err(error @ GoError::NotInstalled(_)) => {
             return Ok(Outcome::Skipped { reason: format!("{error}; Helm is built with it") });
         }
         helm => helm.context("Helm cannot be built")?,
     };
+    let kerf = kerf.map(std::path::absolute).transpose()?;
     std::env::set_current_dir(workspace())?;
     for chart in [CRDS, KERF] {
         succeed(&mut helm.command(&["lint", "--strict", chart]))?;
@@ -77,7 +78,7 @@ pub(crate) async fn run() -> Result<Outcome> {
         ensure!(!refused.status.success(), "{value} is not refused");
         ensure!(said.contains(sentence), "{value} is refused by\n{said}\nand not by: {sentence}");
     }
-    install::follow_the_documentation(&helm).await?;
+    install::follow_the_documentation(&helm, kerf).await?;
     Ok(Outcome::Done)
 }
 

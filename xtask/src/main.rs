@@ -33,7 +33,11 @@ enum Command {
     /// Show the operator at work on a real control plane, and stop everything afterwards
     Try,
     /// Lint, render and install the charts, and follow docs/install.md on a real control plane
-    Charts,
+    Charts {
+        /// The binary to install; built if not given
+        #[arg(long)]
+        kerf: Option<String>,
+    },
     /// Cause failures of production, and count violations of what must always hold
     #[command(subcommand)]
     Attack(attack::Command),
@@ -57,7 +61,9 @@ async fn main() -> ExitCode {
         Command::ControlPlane(command) => control_plane::run(command).await,
         Command::Test(testing) => return test::run(&testing).await,
         Command::Try => try_out::run().await,
-        Command::Charts => charts::run().await.and_then(|done| done.or_say("the charts")),
+        Command::Charts { kerf } => {
+            charts::run(kerf).await.and_then(|done| done.or_say("the charts"))
+        }
         Command::Attack(command) => attack::run(command).await,
         Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),

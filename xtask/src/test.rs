@@ -46,7 +46,7 @@ pub(crate) async fn run(testing: &Testing) -> ExitCode {
     total += step("calls of moto", || lane("the calls of moto", aws::moto()));
     total += step("control plane tests", control_plane_tests);
     let charts = Step::begin("charts");
-    total += charts.end(lane("the charts", crate::charts::run().await));
+    total += charts.end(lane("the charts", crate::charts::run(None).await));
 
     let minutes = started.elapsed().as_secs_f64() / 60.0;
     eprintln!("\n==> all in {minutes:.1} min");

@@ -33,8 +33,11 @@ const SYSTEM_NODE: &str = r#"{
     "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "20"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "20"}}
 }"#;
 
-pub(super) async fn follow_the_documentation(helm: &Helm) -> Result<()> {
-    let kerf = build_kerf(&[])?;
+pub(super) async fn follow_the_documentation(helm: &Helm, kerf: Option<PathBuf>) -> Result<()> {
+    let kerf = match kerf {
+        Some(kerf) => kerf,
+        None => build_kerf(&[])?.into(),
+    };
     control_plane::binaries()?;
     let cluster = ControlPlane::start().await?;
     kubectl(&cluster, &["apply", "-f", "-"], SYSTEM_NODE).await?;
@@ -50,7 +53,7 @@ pub(super) async fn follow_the_documentation(helm: &Helm) -> Result<()> {
             operator.check()?;
         }
         println!("$ {}", commands.trim_end().replace('\n', "\n$ "));
-        match (shell(&cluster, helm, Path::new(&kerf), commands), &operator) {
+        match (shell(&cluster, helm, &kerf, commands), &operator) {
             (Err(error), Some(operator)) => {
                 bail!("{error:#}\nthe operator's log:\n{}", operator.log()?)
             }
@@ -99,7 +102,7 @@ struct Operator {
 }
 
 impl Operator {
-    async fn start(cluster: &ControlPlane, kerf: &str) -> Result<Self> {
+    async fn start(cluster: &ControlPlane, kerf: &Path) -> Result<Self> {
         let container = "jsonpath={.spec.template.spec.containers[0].args}";
         let get = ["get", "deployment", "kerf", "-n", NAMESPACE, "-o", container];
         let arguments: Vec<String> = serde_json::from_str(&kubectl(cluster, &get, "").await?)

@@ -49,6 +49,11 @@ impl Operator {
         Self::spawn(command.env("LOG_LEVEL", "debug"))
     }
 
+    /// Starts an operator with these variables.
+    pub fn start_with(cluster: &ControlPlane, variables: &[(&str, &str)]) -> Self {
+        Self::spawn(cluster.command(kerf()).envs(variables.iter().copied()))
+    }
+
     fn spawn(command: &mut Command) -> Self {
         let ports = ["run", "--metrics-port=0", "--health-probe-port=0"];
         let mut process = command.args(ports).stdout(Stdio::piped()).spawn().unwrap();
@@ -149,7 +154,8 @@ pub fn kerf() -> &'static PathBuf {
     static KERF: OnceLock<PathBuf> = OnceLock::new();
     KERF.get_or_init(|| {
         let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "--quiet", "--workspace", "--test", "it", "--no-run"])
+            .args(["test", "--quiet", "--workspace", "--features", "kerf/aws"])
+            .args(["--test", "it", "--no-run"])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
             .status()
             .unwrap();

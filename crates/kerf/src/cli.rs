@@ -11,6 +11,8 @@ use clap::{
 use kerf_api::GoDuration;
 use kerf_provider::{Flag, FlagKind as Kind, Provider};
 
+#[cfg(feature = "aws")]
+mod aws;
 #[cfg(feature = "simulate")]
 mod demo;
 pub(crate) mod flags;
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     #[cfg(feature = "simulate")]
     Simulate(Box<SimulateOptions>),
     Crds(&'static dyn Provider),
+    #[cfg(feature = "aws")]
+    AwsCatalogue {
+        region: Option<String>,
+    },
 }
 
 /// Why there is nothing to do.
@@ -94,6 +100,8 @@ pub(crate) fn parse(
         Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
         #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
+        #[cfg(feature = "aws")]
+        Some(("aws", commands)) => Ok(Command::AwsCatalogue { region: aws::region(commands) }),
         Some((_, flags)) => Ok(Command::Crds(Values { matches: flags, variable }.provider()?)),
         None => Err(Refused::Usage("a command is missing; see kerf --help".to_owned())),
     }
@@ -136,6 +144,8 @@ fn command() -> clap::Command {
         .subcommand(plan::snapshot_command());
     #[cfg(feature = "simulate")]
     let kerf = kerf.subcommand(simulate::command()).subcommand(demo::command());
+    #[cfg(feature = "aws")]
+    let kerf = kerf.subcommand(aws::command());
     kerf.subcommand(
         clap::Command::new("crds")
             .about("Print the CustomResourceDefinitions as YAML")
@@ -247,6 +257,7 @@ impl Refused {
                     "demo" | "simulate" => {
                         " (this build is without the cargo feature simulate)".into()
                     }
+                    "aws" => " (this build is without the cargo feature aws)".into(),
                     _ => hint(ContextKind::SuggestedSubcommand),
                 };
                 Self::Usage(format!("unknown command {command}{hint}; see kerf --help"))

@@ -1,5 +1,7 @@
 //! Kerf, a node autoscaler for Kubernetes.
 
+#[cfg(feature = "aws")]
+mod aws;
 #[cfg(all(test, feature = "aws"))]
 mod chart;
 mod cli;
@@ -30,6 +32,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "simulate")]
         Ok(Command::Simulate(options)) => simulate::simulate(&options),
         Ok(Command::Crds(provider)) => crds::print(provider),
+        #[cfg(feature = "aws")]
+        Ok(Command::AwsCatalogue { region }) => aws::catalogue(region.as_deref()),
         Err(refused) => refused.report(),
     }
 }

@@ -217,6 +217,12 @@ impl LaunchTemplate {
     pub fn create_request(&self) -> CreateLaunchTemplateRequest {
         create_request(&self.data, &self.tags, Some(self.name.clone()))
     }
+
+    /// How many interfaces of its instances are for EFA, because pods ask for them or because the class lists them.
+    pub fn efa_interfaces(&self) -> usize {
+        let kinds = self.data.network_interfaces.iter().map(|one| one.interface_type.as_deref());
+        kinds.filter(|kind| matches!(kind, Some("efa" | "efa-only"))).count()
+    }
 }
 
 impl Reservation {

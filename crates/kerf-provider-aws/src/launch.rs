@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use kerf_api::{NodeClaim, NodeClass, NotReady, annotations, labels};
-use kerf_aws_api::{labels as aws_labels, resources};
+use kerf_aws_api::labels as aws_labels;
 use kerf_aws_model::{
     errors::{LaunchReason, Meaning},
     fleet::{Fleet, FleetAnswer, FleetFailure, FleetInstance, Mark},
@@ -180,7 +180,7 @@ impl AwsCloud {
             self.count_refusals(&asked, &answer, &of_class);
             match answer.outcome() {
                 Ok(fleet) => {
-                    let instance = self.launched(&order, &asked, fleet);
+                    let instance = self.launched(&asked, fleet);
                     self.attempts().forget(&order.uid);
                     return Ok(self.describe(&instance, Some(&of_class), order.partition()));
                 }
@@ -320,14 +320,14 @@ impl AwsCloud {
         }
     }
 
-    fn launched(&self, order: &Order<'_>, asked: &Asked<'_>, fleet: &FleetInstance) -> Instance {
+    fn launched(&self, asked: &Asked<'_>, fleet: &FleetInstance) -> Instance {
         let capacity_type = asked.plan.terms.capacity_type();
         let of_type = |template: &&LaunchTemplate| {
             template.types.iter().any(|one| one.name() == fleet.instance_type)
         };
         let template = asked.templates.iter().find(of_type);
         let reservation = template.and_then(|template| template.reservation.clone());
-        let asks_for_efa = order.claim.spec.resources.requests.contains_key(resources::EFA);
+        let efa_interfaces = template.map_or(0, LaunchTemplate::efa_interfaces);
         let of_instance = asked.request.tag_specifications.iter();
         let of_instance =
             of_instance.filter(|one| one.resource_type.as_deref() == Some("instance"));
@@ -348,7 +348,7 @@ impl AwsCloud {
             capacity_type,
             asked.plan.tenancy,
             reservation,
-            usize::from(asks_for_efa),
+            efa_interfaces,
             tags,
             self.clock().now(),
         );

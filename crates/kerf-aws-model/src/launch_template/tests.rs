@@ -197,17 +197,24 @@ fn each_reservation_has_a_template() {
 }
 
 #[test]
-fn efa_counts_only_if_pods_ask_for_it() {
-    let (class, cluster, requirements) = (class(&json!({})), cluster(), Requirements::default());
-    let interfaces = |requests: Value| {
-        let claim = claim(&requests);
+fn efa_counts_if_pods_ask_for_it_or_the_class_lists_interfaces() {
+    let (cluster, requirements) = (cluster(), Requirements::default());
+    let interfaces = |spec: Value, requests: Value| {
+        let (class, claim) = (class(&spec), claim(&requests));
         let launch = launch(&class, &claim, &cluster, &requirements, "on-demand");
         let capacity = json!({"pods": "100", "vpc.amazonaws.com/efa": "4"});
         let types = [instance_type("p4d.24xlarge", "amd64", capacity, &[ON_DEMAND])];
-        launch.templates(&types, &known_labels()).unwrap()[0].data.network_interfaces.len()
+        let template = launch.templates(&types, &known_labels()).unwrap().remove(0);
+        (template.data.network_interfaces.len(), template.efa_interfaces())
     };
-    assert_eq!(interfaces(json!({})), 1);
-    assert_eq!(interfaces(json!({"vpc.amazonaws.com/efa": "1"})), 4);
+    assert_eq!(interfaces(json!({}), json!({})), (1, 0));
+    assert_eq!(interfaces(json!({}), json!({"vpc.amazonaws.com/efa": "1"})), (4, 4));
+    let listed = json!({"networkInterfaces": [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"},
+        {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
+    ]});
+    assert_eq!(interfaces(listed, json!({})), (3, 2));
 }
 
 #[test]

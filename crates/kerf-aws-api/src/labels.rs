@@ -1,6 +1,6 @@
 //! The labels of AWS.
 
-use kerf_api::labels::{LabelRules, ZONE};
+use kerf_api::labels::{INSTANCE_TYPE, LabelRules, ZONE};
 
 use crate::{GROUP, resources};
 
@@ -8,6 +8,9 @@ use crate::{GROUP, resources};
 pub const ZONE_ID: &str = "topology.k8s.aws/zone-id";
 /// How the EBS volume driver calls the zone.
 pub const ZONE_OF_EBS_DRIVER: &str = "topology.ebs.csi.aws.com/zone";
+
+/// How Karpenter's proposal for static capacity calls the instance type. Karpenter itself does not know the label.
+pub const INSTANCE_TYPE_OF_AWS: &str = "karpenter.k8s.aws/instance-type";
 
 /// Carries the name of the EC2NodeClass on claims and nodes.
 pub const NODE_CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
@@ -50,7 +53,8 @@ pub const TENANCY_DEFAULT: &str = "default";
 pub const TENANCY_DEDICATED: &str = "dedicated";
 
 /// Those of the domain that requirements of pools and claims and labels of templates may use.
-pub const IN_REQUIREMENTS: [&str; 28] = [
+pub const IN_REQUIREMENTS: [&str; 29] = [
+    INSTANCE_TYPE_OF_AWS,
     INSTANCE_TENANCY,
     CAPACITY_RESERVATION_TYPE,
     CAPACITY_RESERVATION_ID,
@@ -91,6 +95,7 @@ pub fn label_rules() -> LabelRules {
         .knowing([ZONE_ID])
         .reserving_by(CAPACITY_RESERVATION_ID)
         .calling(ZONE_OF_EBS_DRIVER, ZONE)
+        .calling(INSTANCE_TYPE_OF_AWS, INSTANCE_TYPE)
         .valuing(INSTANCE_TENANCY, [TENANCY_DEDICATED, TENANCY_DEFAULT])
         .knowing_resources(resources::WELL_KNOWN)
 }
@@ -107,6 +112,7 @@ mod tests {
         let rules = label_rules();
         for (label, allowed) in [
             (INSTANCE_CATEGORY, true),
+            (INSTANCE_TYPE_OF_AWS, true),
             (CAPACITY_RESERVATION_ID, true),
             (ZONE_ID, true),
             ("topology.k8s.aws/network-node-layer-1", true),
@@ -118,6 +124,7 @@ mod tests {
         }
         assert_eq!(rules.reservation(), Some(CAPACITY_RESERVATION_ID));
         assert_eq!(rules.aliases()[ZONE_OF_EBS_DRIVER], ZONE);
+        assert_eq!(rules.aliases()[INSTANCE_TYPE_OF_AWS], INSTANCE_TYPE);
         assert!(rules.well_known_resources().contains(resources::NEURON_CORE));
     }
 

@@ -61,7 +61,7 @@ impl Collection {
         let request = ListInstanceProfilesRequest { path_prefix: Some(path), ..Default::default() };
         let listed = all_pages(aws, request).await?;
         // Read after the list: a profile that was made in between is not in it.
-        let in_use = self.in_use(context, &cluster.access.name, &cluster.region);
+        let in_use = profiles_in_use(context, &cluster.access.name, &cluster.region);
         let now = context.clock().now();
         let used = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,33 +76,6 @@ impl Collection {
             }
         }
         Ok(())
-    }
-
-    /// Names in the status of classes, those that classes want, and those that claims were launched with. A class that cannot be
-    /// read has its profile in its status.
-    fn in_use(
-        &self,
-        context: &dyn ControllerContext,
-        cluster_name: &str,
-        region: &str,
-    ) -> BTreeSet<String> {
-        let cluster = context.cluster();
-        let classes = cluster.node_classes().values().filter(|class| is_ours(&class.reference));
-        let mut in_use = BTreeSet::new();
-        for class in classes {
-            let named = class.object().data.pointer("/status/instanceProfile");
-            in_use.extend(named.and_then(|name| name.as_str()).map(str::to_owned));
-            if let Ok(class) = Ec2NodeClass::read(class) {
-                let wanted = WantedProfile::of(&class, cluster_name, region);
-                in_use.extend(wanted.map(|wanted| wanted.name));
-            }
-        }
-        let claims = cluster.claims().values();
-        let annotated = claims.filter_map(|claim| {
-            claim.metadata.annotations.as_ref()?.get(annotations::INSTANCE_PROFILE).cloned()
-        });
-        in_use.extend(annotated);
-        in_use
     }
 
     async fn templates(&self, context: &dyn ControllerContext) -> Result<(), BoxError> {
@@ -124,4 +97,30 @@ impl Collection {
         }
         Ok(())
     }
+}
+
+/// Names in the status of classes, those that classes want, and those that claims were launched with. A class that cannot be
+/// read has its profile in its status.
+fn profiles_in_use(
+    context: &dyn ControllerContext,
+    cluster_name: &str,
+    region: &str,
+) -> BTreeSet<String> {
+    let cluster = context.cluster();
+    let classes = cluster.node_classes().values().filter(|class| is_ours(&class.reference));
+    let mut in_use = BTreeSet::new();
+    for class in classes {
+        let named = class.object().data.pointer("/status/instanceProfile");
+        in_use.extend(named.and_then(|name| name.as_str()).map(str::to_owned));
+        if let Ok(class) = Ec2NodeClass::read(class) {
+            let wanted = WantedProfile::of(&class, cluster_name, region);
+            in_use.extend(wanted.map(|wanted| wanted.name));
+        }
+    }
+    let claims = cluster.claims().values();
+    let annotated = claims.filter_map(|claim| {
+        claim.metadata.annotations.as_ref()?.get(annotations::INSTANCE_PROFILE).cloned()
+    });
+    in_use.extend(annotated);
+    in_use
 }

@@ -135,6 +135,22 @@ async fn a_class_goes_after_its_last_claim_and_says_what_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_class_that_cannot_be_cleaned_up_says_why_and_goes_later() {
+    let stage = Stage::with_operator();
+    stage.create("default", &json!({})).await;
+    stage.until_ready("default").await;
+    stage.aws.deny("iam:DeleteInstanceProfile");
+    stage.delete("default").await;
+    sleep(Duration::from_secs(30)).await;
+    let events = stage.events("default", "CleanUpFailed").await;
+    assert!(events[0].contains("iam:DeleteInstanceProfile"), "{events:?}");
+    stage.aws.allow("iam:DeleteInstanceProfile");
+    stage.until_gone("default").await;
+    let left = (stage.aws.instance_profile_count(), stage.aws.launch_template_count());
+    assert_eq!(left, (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn claims_of_another_hash_version_do_not_drift() {
     let mut stage = Stage::with_operator();
     stage.create("default", &json!({})).await;

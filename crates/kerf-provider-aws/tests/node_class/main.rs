@@ -4,4 +4,5 @@
 mod life;
 mod refusals;
 mod stage;
+mod static_capacity;
 mod upkeep;

@@ -42,19 +42,27 @@ pub(crate) struct Stage {
     pub(crate) aws: FakeAws,
     pub(crate) classes: Api<Ec2NodeClass>,
     pub(crate) options: Options,
+    region: String,
+    catalogue: Arc<Catalogue>,
     operator: Option<JoinHandle<()>>,
 }
 
 impl Stage {
     /// Without an operator so far.
     pub(crate) fn new() -> Self {
-        let testbed = Testbed::builder().with_crds(additions().node_classes).start().unwrap();
-        let settings = kerf_fake_aws::Settings::default();
-        let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), testbed.clock().clone());
+        Self::in_region(REGION, Arc::clone(&CATALOGUE))
+    }
+
+    pub(crate) fn in_region(region: &str, catalogue: Arc<Catalogue>) -> Self {
+        let crds = kerf_api::crd::crds(&[additions()]);
+        let testbed = Testbed::builder().with_crds(crds).start().unwrap();
+        let settings = kerf_fake_aws::Settings { region: region.to_owned(), ..Default::default() };
+        let aws = FakeAws::new(settings, Arc::clone(&catalogue), testbed.clock().clone());
         let classes = Api::all(testbed.client());
         // The version of the account's cluster, for which it has images.
         let options = Options { eks_control_plane: true, ..Options::default() };
-        Self { testbed, aws, classes, options, operator: None }
+        let region = region.to_owned();
+        Self { testbed, aws, classes, options, region, catalogue, operator: None }
     }
 
     pub(crate) fn with_operator() -> Self {
@@ -69,7 +77,7 @@ impl Stage {
             clock: self.testbed.clock().clone(),
             options: self.options.clone(),
             kubernetes_version: "1.34".to_owned(),
-            catalogue: Arc::clone(&CATALOGUE),
+            catalogue: Arc::clone(&self.catalogue),
             cluster: Cluster {
                 access: ClusterAccess {
                     name: "test".to_owned(),
@@ -77,18 +85,18 @@ impl Stage {
                     ca_bundle: Some(CA_BUNDLE.to_owned()),
                     service_cidr: Some("10.100.0.0/16".to_owned()),
                 },
-                region: REGION.to_owned(),
+                region: self.region.clone(),
                 dns: Some("10.100.0.10".parse().unwrap()),
             },
             settings: Settings {
-                region: REGION.to_owned(),
+                region: self.region.clone(),
                 vm_memory_overhead: 0.075,
                 reserved_enis: 0,
                 cni: CniSettings::default(),
                 reserved_capacity: true,
             },
-            region: CATALOGUE.region(REGION).unwrap(),
-            prices: Prices::new(CATALOGUE.prices(REGION).unwrap()),
+            region: self.catalogue.region(&self.region).unwrap(),
+            prices: Prices::new(self.catalogue.prices(&self.region).unwrap()),
         })
     }
 

@@ -14,7 +14,7 @@ use kerf_aws_wire::ssm::GetParameterRequest;
 
 use super::lookup::{Look, Obstacle};
 
-/// A release of AWS's reaches the classes within a day, and not all of them at the same time.
+/// A release of AWS's reaches the classes within a day.
 const OF_AWS_HOLDS: Duration = Duration::from_hours(24);
 const OF_USER_HOLDS: Duration = Duration::from_mins(5);
 /// What does not exist may be written soon.
@@ -98,13 +98,11 @@ impl Look<'_> {
         let version = self.cloud.kubernetes_version();
         let plan = ImagePlan::new(&self.class.spec, &version).map_err(|unsupported| {
             let kubernetes = version.to_string();
-            match self.class.spec.alias().cloned() {
-                Some(alias) => NotReady::UnsupportedAlias { alias, kubernetes },
-                None => {
-                    let error = unsupported.to_string();
-                    NotReady::Unreadable { field: "spec.amiSelectorTerms".to_owned(), error }
-                }
-            }
+            let error = unsupported.to_string();
+            let alias = self.class.spec.alias().cloned();
+            let unreadable =
+                NotReady::Unreadable { field: "spec.amiSelectorTerms".to_owned(), error };
+            alias.map_or(unreadable, |alias| NotReady::UnsupportedAlias { alias, kubernetes })
         })?;
         let mut values = BTreeMap::new();
         for parameter in plan.parameters() {

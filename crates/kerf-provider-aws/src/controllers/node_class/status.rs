@@ -102,7 +102,7 @@ impl NodeClasses {
                 status.capacity_reservations = all;
             })?;
         } else {
-            draft.without_reservations()?;
+            draft.without_reservations();
         }
         let placement = self.known_placement(&read, placement);
         draft.settle(PLACEMENT_GROUP_READY, placement, |_, ()| ())?;
@@ -237,12 +237,11 @@ impl Draft {
     }
 
     /// The feature gate is off.
-    fn without_reservations(&mut self) -> Result<(), WriteRefused> {
+    fn without_reservations(&mut self) {
         self.class.status.get_or_insert_default().capacity_reservations.clear();
         let mut set = self.class.condition_set_of(self.dependents, self.now);
         // It is no dependent now, so that it can be cleared.
         let _ = set.clear(CAPACITY_RESERVATIONS_READY);
-        Ok(())
     }
 
     /// Since when the class has had its images, for those who want them to be rolled out slowly.

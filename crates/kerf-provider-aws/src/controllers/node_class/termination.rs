@@ -36,8 +36,10 @@ impl NodeClasses {
             wait_for(context, class, &claims);
             return Ok(Outcome::After(LOOK_AGAIN));
         }
-        self.delete_profiles(context.fence(), class).await?;
-        self.delete_templates(context.fence(), name).await?;
+        if let Err(error) = self.clean_up(context.fence(), class).await {
+            tell(context, class, Severity::Warning, "CleanUpFailed", error.to_string());
+            return Err(error);
+        }
         let mut changed = object.clone();
         if let Some(finalizers) = &mut changed.metadata.finalizers {
             finalizers.retain(|finalizer| finalizer != TERMINATION_FINALIZER);
@@ -45,6 +47,11 @@ impl NodeClasses {
         context.write_node_class(class, changed).await?;
         self.forget(name);
         Ok(Outcome::Done)
+    }
+
+    async fn clean_up(&self, fence: &Fence, class: &NodeClass) -> Result<(), BoxError> {
+        self.delete_profiles(fence, class).await?;
+        self.delete_templates(fence, &class.reference.name).await
     }
 
     /// Those that Kerf or Karpenter made for the class. IAM has no endpoint in an isolated VPC.
@@ -98,9 +105,18 @@ fn wait_for(context: &dyn ControllerContext, class: &NodeClass, claims: &[String
         names = format!("{names} and {more} more");
     }
     info!(class = class.reference.name, claims = names, "deletion waits for NodeClaims");
+    let message = format!("Waiting on NodeClaim termination for {names}");
+    tell(context, class, Severity::Normal, "WaitingOnNodeClaimTermination", message);
+}
+
+fn tell(
+    context: &dyn ControllerContext,
+    class: &NodeClass,
+    severity: Severity,
+    reason: &'static str,
+    message: String,
+) {
     let metadata = class.object().metadata.clone();
     let about = Ec2NodeClass { metadata, ..Default::default() };
-    let message = format!("Waiting on NodeClaim termination for {names}");
-    let notice = Notice::about(&about, Severity::Normal, "WaitingOnNodeClaimTermination", message);
-    context.recorder().record(notice);
+    context.recorder().record(Notice::about(&about, severity, reason, message));
 }

@@ -88,7 +88,8 @@ impl Look<'_> {
             settings: offers.settings(),
             labels: self.cloud.labels(),
         };
-        let launch = DryRun::new(self.class, placement, pools, account).map_err(no_launch)?;
+        let launch = DryRun::new(self.class, placement, pools, account)
+            .map_err(|error| no_launch(&error))?;
         self.fence.check()?;
         let templates = std::slice::from_ref(&launch.template);
         let made = self.cloud.templates().ensure(self.aws(), templates, self.now).await;
@@ -153,7 +154,7 @@ fn refused(call: CheckedCall, error: AwsError) -> Obstacle {
     }
 }
 
-fn no_launch(error: NoDryRun) -> NotReady {
+fn no_launch(error: &NoDryRun) -> NotReady {
     let text = error.to_string();
     match error {
         NoDryRun::Template(NoTemplate::UserData(Refusal::TooLarge { .. })) => {

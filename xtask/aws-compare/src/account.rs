@@ -21,8 +21,21 @@ const KUBERNETES: &str = "1.32";
 pub(crate) const ENDPOINT: &str = "https://cluster.example.com";
 pub(crate) const CA_BUNDLE: &str = "Y2VydGlmaWNhdGU=";
 
+/// How the cloud answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// At once, and never that there were too many calls.
+    Instant,
+    /// With the delays of the real one and its limits of calls.
+    Real,
+}
+
 /// A new account, always the same.
-pub(crate) async fn open() -> Result<FakeAws> {
+pub(crate) async fn open(pace: Pace) -> Result<FakeAws> {
+    let settings = match pace {
+        Pace::Instant => Settings::instant(),
+        Pace::Real => Settings::default(),
+    };
     let settings = Settings {
         region: REGION.to_owned(),
         cluster: CLUSTER.to_owned(),
@@ -31,7 +44,7 @@ pub(crate) async fn open() -> Result<FakeAws> {
         endpoint: ENDPOINT.to_owned(),
         ca_bundle: CA_BUNDLE.to_owned(),
         roles: vec![ROLE.to_owned()],
-        ..Settings::instant()
+        ..settings
     };
     let aws = FakeAws::new(settings, Arc::new(Catalogue::built_in()?), Clock::system());
     let tags = |case: &str| BTreeMap::from([("case".to_owned(), case.to_owned())]);

@@ -61,7 +61,9 @@ impl Case {
             claim["nodeClassRef"] = reference;
             let mut claim = object("karpenter.sh/v1", "NodeClaim", name, &claim);
             let mut labels = part("labels").unwrap_or_else(|| json!({}));
+            // As the core writes them on its own claims.
             labels["karpenter.sh/nodepool"] = name.into();
+            labels["karpenter.k8s.aws/ec2nodeclass"] = name.into();
             claim["metadata"]["labels"] = labels;
             objects.push(claim);
         }
@@ -75,6 +77,23 @@ impl Case {
             objects.push(pod);
         }
         Ok(Self { name: name.to_owned(), objects })
+    }
+
+    /// A class and its pool, and so many claims for them, which differ by their names alone.
+    pub(crate) fn burst(count: usize) -> Result<(Self, Self)> {
+        let stage = Self::new("burst", &json!({}))?;
+        let family = json!({"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["c5", "m5", "r5"]});
+        let market =
+            json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]});
+        let claim = json!({"claim": {"requirements": [family, market], "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}});
+        let model = Self::new("burst", &claim)?.objects.pop().context("a claim")?;
+        let numbered = |number: usize| {
+            let mut claim = model.clone();
+            claim["metadata"]["name"] = format!("burst-{number}").into();
+            claim
+        };
+        let claims = Self { name: "burst".to_owned(), objects: (0..count).map(numbered).collect() };
+        Ok((stage, claims))
     }
 
     /// A List, as `kubectl apply` takes it.

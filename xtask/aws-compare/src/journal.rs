@@ -1,12 +1,22 @@
 //! What a side asked of AWS.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kerf_aws_wire::{WireRequest, WireResponse, find_operation};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::form;
+
+/// How often a call was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Count {
+    pub(crate) made: usize,
+    /// Of these, one too many for AWS.
+    pub(crate) throttled: usize,
+}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal(Arc<Mutex<Vec<Call>>>);
@@ -48,6 +58,24 @@ impl Journal {
         let calls = self.lock();
         let of_kind = calls.iter().filter(|call| call.operation == operation && call.status == 200);
         of_kind.map(|call| call.request.clone()).collect()
+    }
+
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+    }
+
+    /// By operation.
+    pub(crate) fn counts(&self) -> BTreeMap<String, Count> {
+        let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+        for call in &*self.lock() {
+            let count = counts.entry(call.operation.clone()).or_default();
+            count.made += 1;
+            let throttled = ["RequestLimitExceeded", "Throttling", "TooManyRequests"];
+            if call.status != 200 && throttled.iter().any(|code| call.answer.contains(code)) {
+                count.throttled += 1;
+            }
+        }
+        counts
     }
 
     /// Calls that the stand-in for AWS does not have.

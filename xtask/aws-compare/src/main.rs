@@ -5,6 +5,7 @@
 //! so does one that is listed and does not occur.
 
 mod account;
+mod burst;
 mod case;
 mod diff;
 mod differences;
@@ -41,6 +42,9 @@ struct Arguments {
     /// Only show what this side does
     #[arg(long, value_enum, value_name = "SIDE")]
     show: Option<Which>,
+    /// Instead: give both sides so many claims at once, on a cloud with the delays and limits of the real one
+    #[arg(long, value_name = "CLAIMS", conflicts_with_all = ["only", "show"])]
+    burst: Option<usize>,
     /// Where to keep the logs of both sides
     #[arg(long, value_name = "DIRECTORY")]
     logs: PathBuf,
@@ -76,6 +80,17 @@ async fn run(arguments: Arguments) -> Result<()> {
     let listed = Differences::read()?;
     let upstream = Side::Upstream(arguments.upstream);
     let kerf = Side::Kerf(arguments.kerf.clone());
+    if let Some(count) = arguments.burst {
+        let bursts = [
+            burst::burst(&upstream, count, &arguments.kerf, &arguments.logs).await?,
+            burst::burst(&kerf, count, &arguments.kerf, &arguments.logs).await?,
+        ];
+        match arguments.output {
+            Output::Table => bursts.iter().for_each(|burst| print!("{burst}")),
+            Output::Json => println!("{}", serde_json::to_string_pretty(&bursts)?),
+        }
+        return Ok(());
+    }
     if let Some(which) = arguments.show {
         let side = if which == Which::Kerf { kerf } else { upstream };
         let seen = side.observe(&cases, &arguments.kerf, &arguments.logs).await?;

@@ -50,10 +50,11 @@ pub(crate) fn observe(
     let of_case = |case: &Case| {
         let class = objects.class(case);
         let claims: Vec<_> = objects.claims(case).collect();
+        let fleets = requests.fleets(case);
         let mut seen = json!({
             "class": class.map(of_class),
-            "claims": claims.iter().map(|claim| of_claim(claim)).collect::<Value>(),
-            "fleets": requests.fleets(case),
+            "claims": claims.iter().map(|claim| of_claim(claim, case, &fleets)).collect::<Value>(),
+            "fleets": fleets,
             "profile": requests.profile(case),
         });
         let names = requests.names(case, class, &claims);
@@ -66,7 +67,14 @@ pub(crate) fn observe(
 fn of_class(class: &Value) -> Value {
     let mut status = class["status"].clone();
     status["conditions"] = conditions(class);
-    // For each set of requirements the first image counts, and nothing says in which order images of one age stand.
+    // They stand in the order of their free addresses, which launches change.
+    status["subnets"] = keyed(&status["subnets"], "id");
+    if let Some(images) = status["amis"].as_array_mut() {
+        // One image can stand there for several kinds of instances; upstream leaves their order to chance.
+        for same in images.chunk_by_mut(|one, other| one["id"] == other["id"]) {
+            same.sort_by_key(|image| image["requirements"].to_string());
+        }
+    }
     json!({
         "annotations": class["metadata"]["annotations"],
         "finalizers": class["metadata"]["finalizers"],
@@ -74,12 +82,26 @@ fn of_class(class: &Value) -> Value {
     })
 }
 
-fn of_claim(claim: &Value) -> Value {
+fn of_claim(claim: &Value, case: &Case, fleets: &Value) -> Value {
     let (metadata, spec, status) = (&claim["metadata"], &claim["spec"], &claim["status"]);
     let provider_id = text(claim, "/status/providerID").rsplit_once('/').map(|(zone, _)| zone);
+    let mut provider_id = provider_id.map(str::to_owned);
+    let (mut labels, mut annotations) =
+        (metadata["labels"].clone(), metadata["annotations"].clone());
+    if is_any_zone_as_good(&labels, fleets) {
+        provider_id = provider_id.map(|_| "<any zone>".to_owned());
+        for label in ["topology.kubernetes.io/zone", "topology.k8s.aws/zone-id"] {
+            labels[label] = "<any zone>".into();
+        }
+    }
+    // One that the core did not make gets them only if it was there before its pool had them.
+    if text(claim, "/metadata/name") == case.name {
+        let hash = ["karpenter.sh/nodepool-hash", "karpenter.sh/nodepool-hash-version"];
+        annotations = without(&annotations, &hash);
+    }
     json!({
-        "labels": metadata["labels"],
-        "annotations": metadata["annotations"],
+        "labels": labels,
+        "annotations": annotations,
         "finalizers": metadata["finalizers"],
         "requirements": keyed(&spec["requirements"], "key"),
         "resources": spec["resources"],
@@ -92,6 +114,17 @@ fn of_claim(claim: &Value) -> Value {
         "providerID": provider_id,
         "conditions": conditions(claim),
     })
+}
+
+/// On demand a type costs the same in all zones, and which one EC2 takes follows from an order that upstream leaves to chance.
+fn is_any_zone_as_good(labels: &Value, fleets: &Value) -> bool {
+    let prefix = format!("{} ", text(labels, "/node.kubernetes.io~1instance-type"));
+    let templates =
+        fleets.as_array().into_iter().flatten().filter_map(|one| one["templates"].as_object());
+    let overrides =
+        templates.flat_map(|all| all.values()).filter_map(|one| one["overrides"].as_object());
+    let places = overrides.flat_map(|all| all.keys()).filter(|place| place.starts_with(&prefix));
+    labels["karpenter.sh/capacity-type"] == "on-demand" && places.count() > 1
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -121,8 +154,11 @@ fn keyed(list: &Value, key: &str) -> Value {
         let mut item = item.clone();
         let name = item.as_object_mut().and_then(|item| item.remove(key));
         let name = name.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Some(Value::Array(values)) = item.get_mut("values") {
-            values.sort_by_key(ToString::to_string);
+        // A set: what one side has more does not move the others.
+        if let Some(Value::Array(values)) = item.get("values") {
+            let values = values.iter().filter_map(Value::as_str);
+            item["values"] =
+                values.map(|value| (value.to_owned(), true.into())).collect::<Map<_, _>>().into();
         }
         (name, item)
     };
@@ -158,26 +194,37 @@ impl Requests {
     fn fleet(&self, fleet: &Value) -> Value {
         let mut seen = without(fleet, &["Action", "Version", "LaunchTemplateConfigs"]);
         seen["TagSpecification"] = keyed_tags(&fleet["TagSpecification"]);
-        let mut templates = Map::new();
+        // Each side has a token of its own for each request.
+        if seen.get("ClientToken").is_some() {
+            seen["ClientToken"] = "<token>".into();
+        }
+        // Types with the same settings may stand in one configuration or in several that name the same template.
+        let mut by_name: BTreeMap<&str, (Value, BTreeMap<String, Value>)> = BTreeMap::new();
         for config in fleet["LaunchTemplateConfigs"].as_array().into_iter().flatten() {
-            let overrides = config["Overrides"].as_array();
             let place = |one: &Value| {
                 let (kind, zone) = (text(one, "/InstanceType"), text(one, "/AvailabilityZone"));
                 (format!("{kind} {zone}"), without(one, &["InstanceType", "AvailabilityZone"]))
             };
-            let overrides: BTreeMap<_, _> = overrides.into_iter().flatten().map(place).collect();
             let name = text(config, "/LaunchTemplateSpecification/LaunchTemplateName");
-            let mut template = self.templates.get(name).map(of_template).unwrap_or_default();
-            template["specification"] =
+            let specification =
                 without(&config["LaunchTemplateSpecification"], &["LaunchTemplateName"]);
-            template["overrides"] = json!(overrides);
+            let overrides = config["Overrides"].as_array().into_iter().flatten().map(place);
+            by_name
+                .entry(name)
+                .or_insert_with(|| (specification, BTreeMap::new()))
+                .1
+                .extend(overrides);
+        }
+        let mut templates = Map::new();
+        for (name, (specification, overrides)) in by_name {
+            let mut template = self.templates.get(name).map(of_template).unwrap_or_default();
+            template["specification"] = specification;
             // By what is launched with it; the name is a hash on both sides, and not the same one.
             let first = overrides.keys().next().and_then(|place| place.split(' ').next());
-            let mut key = first.unwrap_or("nothing").to_owned();
-            while templates.contains_key(&key) {
-                key.push_str(" again");
-            }
-            templates.insert(key, template);
+            let reservation = "/data/CapacityReservationSpecification/CapacityReservationTarget/CapacityReservationId";
+            let key = [first.unwrap_or("nothing"), text(&template, reservation)].join(" ");
+            template["overrides"] = json!(overrides);
+            templates.insert(key.trim().to_owned(), template);
         }
         seen["templates"] = Value::Object(templates);
         seen

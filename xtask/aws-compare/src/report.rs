@@ -112,7 +112,7 @@ impl fmt::Display for Report {
             writeln!(f, "{case:width$}  {what:16}  {values:>6}  {verdict}")?;
             for Found { difference: Difference { path, upstream, kerf }, because } in differences {
                 let because = because.as_deref().unwrap_or("NOT LISTED");
-                let (upstream, kerf) = (shown(upstream.as_ref()), shown(kerf.as_ref()));
+                let (upstream, kerf) = shown(upstream.as_ref(), kerf.as_ref());
                 writeln!(f, "    {path}: upstream {upstream}, kerf {kerf}: {because}")?;
             }
         }
@@ -126,13 +126,21 @@ impl fmt::Display for Report {
     }
 }
 
-fn shown(value: Option<&Value>) -> String {
+/// Both values, from a little before the place where they begin to differ.
+fn shown(upstream: Option<&Value>, kerf: Option<&Value>) -> (String, String) {
+    const BEFORE: usize = 20;
     const MOST: usize = 100;
-    let text = value.map_or("-".to_owned(), Value::to_string);
-    match text.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+    let text = |value: Option<&Value>| value.map_or("-".to_owned(), Value::to_string);
+    let (upstream, kerf) = (text(upstream), text(kerf));
+    let same = upstream.chars().zip(kerf.chars()).take_while(|(one, other)| one == other).count();
+    let from = same.saturating_sub(BEFORE);
+    let cut = |text: &str| {
+        let before = if from > 0 { "…" } else { "" };
+        let after = if text.chars().count() > from + MOST { "…" } else { "" };
+        let part: String = text.chars().skip(from).take(MOST).collect();
+        format!("{before}{part}{after}")
+    };
+    (cut(&upstream), cut(&kerf))
 }
 
 #[cfg(test)]
@@ -140,6 +148,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn long_values_are_shown_where_they_differ() {
+        let text = |end: &str| json!(format!("{}{end}", "x".repeat(300)));
+        let (upstream, kerf) = shown(Some(&text("a")), Some(&text("b")));
+        assert_eq!(upstream, format!("…{}a\"", "x".repeat(20)));
+        assert_eq!(kerf, format!("…{}b\"", "x".repeat(20)));
+        assert_eq!(shown(Some(&json!("a")), None), ("\"a\"".to_owned(), "-".to_owned()));
+    }
 
     #[test]
     fn what_is_not_listed_fails_and_what_is_listed_has_to_occur() {

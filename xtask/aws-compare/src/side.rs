@@ -13,7 +13,7 @@ use kerf_fake_aws::Server;
 use kube::Client;
 use serde_json::Value;
 
-use crate::account::{self, CA_BUNDLE, ENDPOINT, REGION};
+use crate::account::{self, CA_BUNDLE, ENDPOINT, Pace, REGION};
 use crate::case::{CLUSTER, Case};
 use crate::journal::Journal;
 use crate::observation::{Objects, observe};
@@ -32,14 +32,14 @@ const DNS: &str = r#"{"apiVersion": "v1", "kind": "Service",
     "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 53, "protocol": "UDP"}]}}"#;
 
 impl Side {
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Upstream(_) => "upstream",
             Self::Kerf(_) => "kerf",
         }
     }
 
-    /// What it does with the cases, by the name of the case. Both sides get the definitions that Kerf prints.
+    /// What it does with the cases, by the name of the case.
     pub(crate) async fn observe(
         &self,
         cases: &[Case],
@@ -48,11 +48,25 @@ impl Side {
     ) -> Result<BTreeMap<String, Value>> {
         let name = self.name();
         eprintln!("{name}: {} cases", cases.len());
+        let mut stage = self.stage(Pace::Instant, kerf, logs).await?;
+        stage.apply(&Case::manifest(cases)).await?;
+        let settled = stage.settle(cases).await;
+        fs::write(logs.join(format!("{name}-aws.log")), stage.journal.to_text())?;
+        for call in stage.journal.unknown() {
+            eprintln!("{name}: the stand-in for AWS does not know {call}");
+        }
+        let seen = observe(cases, &settled?, &stage.journal);
+        fs::write(logs.join(format!("{name}.json")), serde_json::to_string_pretty(&seen)?)?;
+        Ok(seen)
+    }
+
+    /// The program at work on a new cluster and a new account. Both sides get the definitions that Kerf prints.
+    pub(crate) async fn stage(&self, pace: Pace, kerf: &Path, logs: &Path) -> Result<Stage> {
         fs::create_dir_all(logs)?;
         let journal = Journal::default();
         let noting = journal.clone();
         let watch = move |request: &_, response: &_| noting.note(request, response);
-        let server = Server::watched(account::open().await?, 0, watch).await?;
+        let server = Server::watched(account::open(pace).await?, 0, watch).await?;
         let cluster = ControlPlane::start_with(Profile::WithoutTaintEviction).await?;
         let crds = Command::new(kerf).args(["crds", "--provider=aws"]).output()?;
         ensure!(crds.status.success(), "kerf crds: {}", String::from_utf8_lossy(&crds.stderr));
@@ -60,16 +74,8 @@ impl Side {
         let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
         kubectl(&cluster, &established, "").await?;
         apply(&cluster, DNS).await?;
-        let mut operator = Operator(self.start(&cluster, &server, logs)?);
-        apply(&cluster, &Case::manifest(cases)).await?;
-        let settled = settle(&cluster.client(), cases, &mut operator).await;
-        fs::write(logs.join(format!("{name}-aws.log")), journal.to_text())?;
-        for call in journal.unknown() {
-            eprintln!("{name}: the stand-in for AWS does not know {call}");
-        }
-        let seen = observe(cases, &settled?, &journal);
-        fs::write(logs.join(format!("{name}.json")), serde_json::to_string_pretty(&seen)?)?;
-        Ok(seen)
+        let operator = Operator(self.start(&cluster, &server, logs)?);
+        Ok(Stage { operator, journal, cluster, _server: server })
     }
 
     fn start(&self, cluster: &ControlPlane, server: &Server, logs: &Path) -> Result<Child> {
@@ -104,6 +110,14 @@ impl Side {
     }
 }
 
+/// A side at work. What is named first ends first.
+pub(crate) struct Stage {
+    operator: Operator,
+    pub(crate) journal: Journal,
+    cluster: ControlPlane,
+    _server: Server,
+}
+
 struct Operator(Child);
 
 impl Drop for Operator {
@@ -113,41 +127,60 @@ impl Drop for Operator {
     }
 }
 
-/// The objects when nothing changes any more.
-async fn settle(client: &Client, cases: &[Case], operator: &mut Operator) -> Result<Objects> {
-    let patience = patient(PATIENCE);
-    let begin = Instant::now();
-    let mut last = Objects::default();
-    let mut since = Instant::now();
-    loop {
-        if let Some(status) = operator.0.try_wait()? {
+impl Stage {
+    pub(crate) async fn objects(&mut self) -> Result<Objects> {
+        if let Some(status) = self.operator.0.try_wait()? {
             bail!("it ended: {status}");
         }
-        let objects = Objects {
-            classes: list(client, "/apis/karpenter.k8s.aws/v1/ec2nodeclasses").await?,
-            claims: list(client, "/apis/karpenter.sh/v1/nodeclaims").await?,
-        };
-        if objects != last {
-            since = Instant::now();
-            last = objects;
-        }
-        let open: Vec<_> = cases.iter().filter(|case| !last.is_done(case)).collect();
-        let late = begin.elapsed() > patience;
-        if late {
-            for case in &open {
-                eprintln!("{}: not done after {} s", case.name, patience.as_secs());
+        let client = self.cluster.client();
+        Ok(Objects {
+            classes: list(&client, "/apis/karpenter.k8s.aws/v1/ec2nodeclasses").await?,
+            claims: list(&client, "/apis/karpenter.sh/v1/nodeclaims").await?,
+        })
+    }
+
+    /// The objects when nothing changes any more.
+    async fn settle(&mut self, cases: &[Case]) -> Result<Objects> {
+        let patience = patient(PATIENCE);
+        let begin = Instant::now();
+        let mut last = Objects::default();
+        let mut since = Instant::now();
+        loop {
+            let objects = self.objects().await?;
+            if objects != last {
+                since = Instant::now();
+                last = objects;
             }
+            let open: Vec<_> = cases.iter().filter(|case| !last.is_done(case)).collect();
+            let late = begin.elapsed() > patience;
+            if late {
+                for case in &open {
+                    eprintln!("{}: not done after {} s", case.name, patience.as_secs());
+                }
+            }
+            if late || (open.is_empty() && since.elapsed() > RESTS) {
+                return Ok(last);
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
         }
-        if late || (open.is_empty() && since.elapsed() > RESTS) {
-            return Ok(last);
-        }
-        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+
+    pub(crate) async fn apply(&self, manifest: &str) -> Result<()> {
+        apply(&self.cluster, manifest).await
     }
 }
 
 async fn list(client: &Client, path: &str) -> Result<Vec<Value>> {
-    let request = Request::get(path).body(Vec::new())?;
-    let mut list: Value = client.request(request).await.with_context(|| path.to_owned())?;
+    let mut list: Value = loop {
+        let request = Request::get(path).body(Vec::new())?;
+        match client.request(request).await {
+            // A new definition makes the API server open its storage anew.
+            Err(kube::Error::Api(status)) if status.code == 429 => {
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+            answer => break answer.with_context(|| path.to_owned())?,
+        }
+    };
     Ok(match list["items"].take() {
         Value::Array(items) => items,
         _ => Vec::new(),

@@ -60,7 +60,19 @@ fn read_part(part: &str) -> Value {
 /// Each line that is not empty.
 fn lines(text: &str) -> Value {
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
-    lines.collect()
+    lines.map(in_order).collect()
+}
+
+/// Lists in quotes (`--kube-reserved="cpu=1,memory=2Gi"`) in an order; upstream leaves it to chance.
+fn in_order(line: &str) -> String {
+    let parts = line.split('"').enumerate().map(|(index, part)| {
+        let mut items: Vec<_> = part.split(',').collect();
+        if index % 2 == 1 {
+            items.sort_unstable();
+        }
+        items.join(",")
+    });
+    parts.collect::<Vec<_>>().join("\"")
 }
 
 #[cfg(test)]
@@ -84,5 +96,8 @@ mod tests {
         let toml = |text: &str| read(&BASE64_STANDARD.encode(text));
         assert_eq!(toml("[settings.a]\nb = 1"), toml("[settings]\n[settings.a]\nb=1"));
         assert_eq!(toml("#!/bin/sh\n\necho a "), json!(["#!/bin/sh", "echo a"]));
+        let flags = "--x=b,a --kube-reserved=\"memory=2Gi,cpu=1\" --max-pods=2";
+        let expect = "--x=b,a --kube-reserved=\"cpu=1,memory=2Gi\" --max-pods=2";
+        assert_eq!(toml(flags), json!([expect]));
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Comparing {
     /// Only show what this side does: upstream or kerf
     #[arg(long, value_name = "SIDE")]
     show: Option<String>,
+    /// Instead: give both sides so many claims at once, on a cloud with the delays and limits of the real one
+    #[arg(long, value_name = "CLAIMS", conflicts_with_all = ["only", "show"])]
+    burst: Option<usize>,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -42,6 +45,9 @@ pub(crate) fn run(comparing: &Comparing) -> Result<()> {
     command.arg("--logs").arg(workspace().join("target/aws-compare"));
     for (flag, value) in [("--only", &comparing.only), ("--show", &comparing.show)] {
         command.args(value.iter().flat_map(|value| [flag, value]));
+    }
+    if let Some(count) = comparing.burst {
+        command.arg(format!("--burst={count}"));
     }
     if comparing.output == Output::Json {
         command.arg("--output=json");

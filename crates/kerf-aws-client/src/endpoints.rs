@@ -151,6 +151,11 @@ impl Partition {
     }
 }
 
+/// The part of AWS that a region belongs to, as names of resources begin with it: `aws`, `aws-cn`.
+pub fn partition_of(region: &str) -> &'static str {
+    Partition::of(region).id
+}
+
 #[cfg(test)]
 mod tests {
     use kerf_aws_wire::{ec2, eks, iam, pricing, sqs, ssm};

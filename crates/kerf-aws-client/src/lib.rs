@@ -21,7 +21,7 @@ mod skew;
 pub use calls::Aws;
 pub use client::AwsClient;
 pub use config::{Config, ConfigError};
-pub use endpoints::Endpoints;
+pub use endpoints::{Endpoints, partition_of};
 pub use error::{AwsError, Failure};
 pub use pacing::bucket;
 pub use pages::{Paged, all_pages};

@@ -1,6 +1,6 @@
 //! The stand-in in process: the calls, and what a test can do to the cloud behind them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use kerf_aws_model::messages::Notice;
 use kerf_aws_wire::{Operation, Protocol, arc_zonal_shift, ec2, eks, iam, pricing, sqs, ssm};
 use kerf_model::Price;
 use kerf_runtime::Clock;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -31,6 +32,7 @@ use crate::settings::Settings;
 pub struct FakeAws {
     shared: Arc<Shared>,
     gate: Option<Arc<dyn Gate>>,
+    policy: Option<Arc<Value>>,
 }
 
 /// Stands between a caller and the services.
@@ -55,12 +57,23 @@ impl FakeAws {
     pub fn new(settings: Settings, catalogue: Arc<Catalogue>, clock: Clock) -> Self {
         let cloud = Mutex::new(Cloud::new(settings, catalogue, clock.now()));
         let shared = Arc::new(Shared { clock, cloud, version: watch::Sender::new(0) });
-        Self { shared, gate: None }
+        Self { shared, gate: None, policy: None }
     }
 
     /// The same account for a caller behind a gate.
     pub fn behind(&self, gate: Arc<dyn Gate>) -> Self {
-        Self { shared: Arc::clone(&self.shared), gate: Some(gate) }
+        Self { gate: Some(gate), ..self.clone() }
+    }
+
+    /// The same account for a caller who has this IAM policy and no other.
+    #[must_use]
+    pub fn limited_to(&self, policy: Value) -> Self {
+        Self { policy: Some(Arc::new(policy)), ..self.clone() }
+    }
+
+    /// The names of the statements that allowed something so far.
+    pub fn used_statements(&self) -> BTreeSet<String> {
+        self.with(|cloud| cloud.requests.statements())
     }
 
     pub fn clock(&self) -> &Clock {
@@ -100,7 +113,8 @@ impl FakeAws {
         if !delay.is_zero() {
             sleep(delay).await;
         }
-        let (fault, mut result) = self.with(|cloud| cloud.take_call(request));
+        let (fault, mut result) =
+            self.with(|cloud| cloud.take_call(request, self.policy.as_deref()));
         while let Ok(response) = &result
             && O::is_empty(response)
             && Instant::now() < deadline
@@ -394,6 +408,7 @@ impl Cloud {
     fn take_call<O: Answer>(
         &mut self,
         request: &O,
+        policy: Option<&Value>,
     ) -> (Option<Fault>, Result<O::Response, Refused>) {
         if self.settings.throttle
             && let Err(refused) = self.faults.throttle(O::SERVICE, O::NAME)
@@ -406,7 +421,10 @@ impl Cloud {
             Some(Fault::NoAnswer) => return (fault, Ok(O::Response::default())),
             Some(Fault::LostAnswer) | None => {}
         }
-        let result = self.faults.check_policy(O::SERVICE, O::NAME).and_then(|()| {
+        let allowed = self.faults.check_policy(O::SERVICE, O::NAME);
+        let allowed =
+            allowed.and_then(|()| policy.map_or(Ok(()), |policy| self.authorize(request, policy)));
+        let result = allowed.and_then(|()| {
             // A request with a known token is not looked at again: its template may be gone by now.
             if !self.is_repeated(request) {
                 request.check(self)?;

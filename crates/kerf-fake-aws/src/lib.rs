@@ -25,6 +25,7 @@ mod queue;
 mod refused;
 mod requests;
 mod reservations;
+mod rights;
 mod server;
 mod settings;
 mod templates;

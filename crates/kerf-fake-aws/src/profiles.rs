@@ -96,7 +96,7 @@ pub(crate) fn arn(account: &str, name: &str, profile: &Profile) -> String {
     format!("arn:aws:iam::{account}:instance-profile{}{name}", profile.path)
 }
 
-fn tags(list: &[iam::Tag]) -> BTreeMap<String, String> {
+pub(crate) fn tags(list: &[iam::Tag]) -> BTreeMap<String, String> {
     list.iter()
         .map(|tag| (tag.key.clone().unwrap_or_default(), tag.value.clone().unwrap_or_default()))
         .collect()

@@ -1,7 +1,7 @@
 //! What was called, for assertions.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,6 +13,8 @@ const KEPT: usize = 20_000;
 pub(crate) struct Requests {
     counts: BTreeMap<&'static str, Count>,
     kept: VecDeque<Kept>,
+    /// Statements of the policy that allowed something.
+    statements: BTreeSet<String>,
 }
 
 /// How often a call was made, and how it ended.
@@ -52,6 +54,16 @@ impl Requests {
     pub(crate) fn refused(&mut self, operation: &'static str, code: &str) {
         let refused = &mut self.counts.entry(operation).or_default().refused;
         *refused.entry(code.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn used(&mut self, statement: &str) {
+        if !self.statements.contains(statement) {
+            self.statements.insert(statement.to_owned());
+        }
+    }
+
+    pub(crate) fn statements(&self) -> BTreeSet<String> {
+        self.statements.clone()
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, Count> {

@@ -29,6 +29,9 @@ mod provider;
 mod start;
 mod templates;
 
+pub use kerf_aws_client::partition_of;
+pub use kerf_aws_model::permissions::Installation;
+
 pub use account::{NoCatalogue, catalogue_of_account};
 pub use cloud::{AwsCloud, Parts};
 pub use connection::Connection;

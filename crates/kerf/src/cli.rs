@@ -23,6 +23,8 @@ mod simulate;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "aws")]
+pub(crate) use aws::{AwsCommand, PolicyOptions};
 #[cfg(feature = "simulate")]
 pub(crate) use demo::DemoOptions;
 use options::Values;
@@ -43,9 +45,7 @@ pub(crate) enum Command {
     Simulate(Box<SimulateOptions>),
     Crds(&'static dyn Provider),
     #[cfg(feature = "aws")]
-    AwsCatalogue {
-        region: Option<String>,
-    },
+    Aws(AwsCommand),
 }
 
 /// Why there is nothing to do.
@@ -101,7 +101,7 @@ pub(crate) fn parse(
         #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         #[cfg(feature = "aws")]
-        Some(("aws", commands)) => Ok(Command::AwsCatalogue { region: aws::region(commands) }),
+        Some(("aws", commands)) => Ok(Command::Aws(AwsCommand::read(commands)?)),
         Some((_, flags)) => Ok(Command::Crds(Values { matches: flags, variable }.provider()?)),
         None => Err(Refused::Usage("a command is missing; see kerf --help".to_owned())),
     }

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Ok(Command::Simulate(options)) => simulate::simulate(&options),
         Ok(Command::Crds(provider)) => crds::print(provider),
         #[cfg(feature = "aws")]
-        Ok(Command::AwsCatalogue { region }) => aws::catalogue(region.as_deref()),
+        Ok(Command::Aws(command)) => aws::run(&command),
         Err(refused) => refused.report(),
     }
 }

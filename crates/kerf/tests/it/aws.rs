@@ -1,6 +1,8 @@
 //! `kerf plan` with the AWS provider, as its users meet it.
 
-use crate::kerf::kerf;
+use serde_json::Value;
+
+use crate::kerf::{kerf, printed};
 
 const OBJECTS: &str = "examples/aws/plan.yaml";
 
@@ -54,4 +56,20 @@ fn run_needs_the_name_of_the_cluster() {
         help.contains("AWS (--provider=aws)") && help.contains("--interruption-queue"),
         "{help}"
     );
+}
+
+/// The example of the documentation, and that the document is one that IAM would take.
+#[test]
+fn the_policy_is_that_of_the_cluster() {
+    let arguments = ["aws", "policy", "--cluster-name=sawmill", "--aws-region=cn-north-1"];
+    let policy: Value = serde_json::from_str(&printed(&arguments)).unwrap();
+    assert_eq!(policy["Version"], "2012-10-17");
+    let text = policy.to_string();
+    assert!(text.contains("arn:aws-cn:iam::*:role/KarpenterNodeRole-sawmill"), "{text}");
+    assert!(text.contains(r#""aws:RequestTag/kubernetes.io/cluster/sawmill":"owned""#), "{text}");
+    assert!(!text.contains("sqs:"), "{text}");
+
+    let (code, _, stderr) = kerf(&["aws", "policy", "--aws-region=eu-west-1"]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("--cluster-name"), "{stderr}");
 }

@@ -95,17 +95,17 @@ mod tests {
 
     use super::*;
 
-    fn failed(trouble: &mut Trouble, error: BoxError) -> u64 {
-        trouble.failed(&error, || "do something".to_owned()).as_secs()
+    fn failed(trouble: &mut Trouble, error: &BoxError) -> u64 {
+        trouble.failed(error, || "do something".to_owned()).as_secs()
     }
 
     #[test]
     fn waits_grow_until_it_works_again() {
         let mut trouble = Trouble::new("it");
-        let waits: Vec<_> = (0..8).map(|_| failed(&mut trouble, "no".into())).collect();
+        let waits: Vec<_> = (0..8).map(|_| failed(&mut trouble, &"no".into())).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
         trouble.is_over();
-        assert_eq!(failed(&mut trouble, "no".into()), 5);
+        assert_eq!(failed(&mut trouble, &"no".into()), 5);
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             (refused("request 1"), "ReceiveMessage AccessDenied"),
             (refused("request 2"), "ReceiveMessage AccessDenied"),
         ] {
-            failed(&mut trouble, error);
+            failed(&mut trouble, &error);
             assert_eq!(trouble.told.as_deref(), Some(told));
         }
         trouble.is_over();

@@ -4,4 +4,5 @@
 mod instances;
 mod interruption;
 mod memory;
+mod reservations;
 mod world;

@@ -12,7 +12,6 @@ use k8s_openapi::api::{
 };
 use kerf_api::{NodeClaim, NodePool};
 use kerf_aws_api::{Ec2NodeClass, additions};
-use kerf_aws_client::Aws;
 use kerf_aws_model::{
     catalogue::Catalogue,
     instance_types::{CniSettings, Settings},
@@ -20,7 +19,6 @@ use kerf_aws_model::{
     prices::Prices,
     user_data::ClusterAccess,
 };
-use kerf_aws_wire::{ec2, iam, ssm};
 use kerf_controllers::{
     Operator,
     operator::{self, Freshness, Timing},
@@ -73,7 +71,7 @@ impl World {
     /// A cloud as slow as the real one, a class that is ready, and a pool of that class with `changes` merged into its
     /// requirements.
     pub(crate) async fn new(options: Options, requirements: Value) -> Self {
-        let testbed = Testbed::builder().with_crds(additions().node_classes.to_vec()).start();
+        let testbed = Testbed::builder().with_crds(additions().node_classes.clone()).start();
         let testbed = testbed.unwrap();
         let actors = testbed.start_actors(actors::Actors::default());
         let settings = kerf_fake_aws::Settings::default();
@@ -163,59 +161,35 @@ impl World {
     }
 
     async fn create_class(&self) {
-        let aws = &self.aws;
-        let profile = Some("profile".to_owned());
-        let request = iam::CreateInstanceProfileRequest {
-            instance_profile_name: profile.clone(),
-            ..Default::default()
-        };
-        aws.create_instance_profile(&request).await.unwrap();
-        let request = iam::AddRoleToInstanceProfileRequest {
-            instance_profile_name: profile,
-            role_name: Some("KarpenterNodeRole-test".to_owned()),
-        };
-        aws.add_role_to_instance_profile(&request).await.unwrap();
-        // Until EC2 knows of the profile.
-        tokio::time::sleep(Duration::from_secs(15)).await;
         let selector = json!([{"tags": {"karpenter.sh/discovery": "test"}}]);
-        let class: Ec2NodeClass = self
-            .create(json!({
-                "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
-                "metadata": {"name": "default"},
-                "spec": {
-                    "instanceProfile": "profile", "amiSelectorTerms": [{"alias": "al2023@latest"}],
-                    "subnetSelectorTerms": selector, "securityGroupSelectorTerms": selector,
-                },
-            }))
-            .await;
-        let parameter = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id";
-        let request =
-            ssm::GetParameterRequest { name: Some(parameter.to_owned()), with_decryption: None };
-        let image = aws.get_parameter(&request).await.unwrap().parameter.unwrap().value;
-        let subnets = aws.describe_subnets(&ec2::DescribeSubnetsRequest::default()).await.unwrap();
-        let subnet = |one: &ec2::Subnet| json!({"id": one.subnet_id, "zone": one.availability_zone, "zoneID": one.availability_zone_id});
-        let subnets: Vec<_> = subnets.subnets.iter().map(subnet).collect();
-        let request = ec2::DescribeSecurityGroupsRequest::default();
-        let groups = aws.describe_security_groups(&request).await.unwrap();
-        let groups = groups.security_groups.iter();
-        let groups: Vec<_> = groups.map(|one| json!({"id": one.group_id})).collect();
-        let amd64 = json!({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]});
-        let status = json!({
-            "subnets": subnets, "securityGroups": groups, "instanceProfile": "profile",
-            "amis": [{"id": image, "requirements": [amd64]}],
-            "conditions": [{
-                "type": "Ready", "status": "True", "reason": "Ready", "message": "",
-                "observedGeneration": class.metadata.generation,
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
-        self.patch_class_status(status).await;
+        self.create::<Ec2NodeClass>(json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default"},
+            "spec": {
+                "role": "KarpenterNodeRole-test",
+                "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": selector, "securityGroupSelectorTerms": selector,
+            },
+        }))
+        .await;
     }
 
-    pub(crate) async fn patch_class_status(&self, status: Value) {
-        let patch = Patch::Merge(json!({"status": status}));
+    /// Merges it into the spec of the class, and waits until the class is ready again.
+    pub(crate) async fn change_class(&self, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
         let classes = self.api::<Ec2NodeClass>();
-        classes.patch_status("default", &PatchParams::default(), &patch).await.unwrap();
+        let patched = classes.patch("default", &PatchParams::default(), &patch).await.unwrap();
+        let generation = patched.metadata.generation;
+        self.until("the class is ready", async |world| {
+            let class = world.api::<Ec2NodeClass>().get("default").await.unwrap();
+            let conditions = class.status.map(|status| status.conditions).unwrap_or_default();
+            conditions.iter().any(|one| {
+                one.type_ == "Ready"
+                    && one.status == "True"
+                    && one.observed_generation == generation
+            })
+        })
+        .await;
     }
 
     pub(crate) fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {

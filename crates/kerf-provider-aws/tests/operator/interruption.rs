@@ -198,7 +198,8 @@ fn a_node_whose_status_check_fails_is_replaced_without_a_drain() {
         let [id] = &*world.aws.alive() else { panic!("one instance") };
         world.aws.impair(id, Some(Impairment::System));
         world.pass(Duration::from_secs(115)).await;
-        assert_eq!(world.running().await, before, "it may pass again");
+        let picture = format!("{}{:?}", world.testbed.dump(), world.claims().await);
+        assert_eq!(world.running().await, before, "it may pass again:\n{picture}");
         let took = world
             .until("the pod runs elsewhere", async |world| {
                 let nodes = world.running().await;

@@ -50,22 +50,3 @@ fn a_claim_counts_as_on_demand_when_its_reservation_has_ended() {
         assert_eq!(world.aws.alive().len(), 1, "it runs on");
     });
 }
-
-#[test]
-fn a_capacity_block_that_expires_is_left_in_time() {
-    play(async {
-        let world = World::new(options(), reserved()).await;
-        // EC2 takes its instances back after an hour and a half.
-        select(&world, ReservationKind::CapacityBlock, SignedDuration::from_hours(2)).await;
-        world.pods_apart(1).await;
-        world.pass(Duration::from_mins(70)).await;
-        assert_eq!(world.events("CapacityBlockExpiring").await.len(), 0);
-        let took = world
-            .until("the claim is deleted", async |world| {
-                world.metrics.text().contains("reason=\"capacity_block_expiring\"")
-            })
-            .await;
-        assert!(took < Duration::from_mins(14), "{took:?}");
-        assert_eq!(world.events("CapacityBlockExpiring").await.len(), 2);
-    });
-}

@@ -92,7 +92,8 @@ impl World {
             .create::<NodePool>(json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
                 "spec": {
-                    "disruption": {"consolidateAfter": "Never"},
+                    // What goes here goes because of its instance.
+                    "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]},
                     "template": {"spec": {
                         "nodeClassRef": {
                             "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ pub(crate) async fn burst(side: &Side, count: usize, kerf: &Path, logs: &Path) -
     eprintln!("{name}: {count} claims at once");
     let (class, claims) = Case::burst(count)?;
     let mut stage = side.stage(Pace::Real, kerf, logs).await?;
-    stage.apply(&Case::manifest(&[class.clone()])).await?;
+    stage.apply(&Case::manifest(std::slice::from_ref(&class))).await?;
     let begin = Instant::now();
     while !stage.objects().await?.is_done(&class) {
         ensure!(begin.elapsed() < PATIENCE, "{name}: the class is not ready");
@@ -54,6 +55,7 @@ pub(crate) async fn burst(side: &Side, count: usize, kerf: &Path, logs: &Path) -
             let (first, last) = (created.min(), launches.iter().max().copied());
             let seconds =
                 first.zip(last).map_or(0, |(first, last)| last.duration_since(first).as_secs());
+            fs::write(logs.join(format!("{name}-burst-aws.log")), stage.journal.to_text())?;
             let calls = stage.journal.counts();
             return Ok(Burst {
                 side: name,

@@ -1,0 +1,78 @@
+//! The stories of the operator with the provider of AWS, on the stand-in for AWS. On the testbed, in virtual time.
+
+/// Leaves out the stories that say nothing about AWS, each for a reason. All others become tests.
+macro_rules! leaving_out {
+    ($d:tt $($chapter:ident $story:ident $why:literal)*) => {
+        const LEFT_OUT: &[(&str, &str, &str)] =
+            &[$((stringify!($chapter), stringify!($story), $why)),*];
+
+        macro_rules! story {
+            $(($chapter $story $d settings:ident) => {};)*
+            ($d chapter:ident $d story:ident $d settings:ident) => {
+                #[tokio::test(start_paused = true)]
+                async fn $d story() {
+                    let settings = kerf_stories::stories::settings::$d settings();
+                    let cloud = std::sync::Arc::new(kerf_stories_aws::AwsStage::instant());
+                    let world = kerf_stories::World::with_cloud(cloud, 7, settings);
+                    chapter::$d story(world.await).await;
+                }
+            };
+        }
+    };
+}
+
+leaving_out! { $
+    churn_controls a_replacement_goes_back_whatever_time_that_takes
+        "changes the catalogue of KWOK's provider; AWS's follows the account"
+    churn_controls a_replacement_that_costs_more_than_promised_goes_back
+        "changes the catalogue of KWOK's provider; AWS's follows the account"
+    conditions a_type_that_is_no_longer_sold_is_drift_after_an_hour
+        "changes the catalogue of KWOK's provider; AWS's follows the account"
+    conditions a_claim_whose_instance_vanished_is_collected
+        "deletes KWOK's Node, which is the instance; on AWS the instance lives on"
+    consolidation a_replacement_that_turns_out_too_dear_is_undone
+        "changes the catalogue of KWOK's provider; AWS's follows the account"
+    provisioning instance_types_that_come_are_planned_with_at_once
+        "changes the catalogue of KWOK's provider; AWS's follows the account"
+    metrics every_metric_has_its_name_its_type_and_its_labels
+        "has the list of KWOK's labels"
+    pools metrics_tell_how_things_stand
+        "reads the price from a label that KWOK's nodes alone have"
+    reserved one_pod_gets_the_only_place_and_the_others_get_bought_machines
+        "reserves in KWOK's catalogue; an account reserves in EC2"
+    reserved pods_that_want_the_only_place_get_it_one_after_the_other
+        "reserves in KWOK's catalogue; an account reserves in EC2"
+    reserved a_place_is_promised_once_even_before_its_machine_is_there
+        "reserves in KWOK's catalogue; an account reserves in EC2"
+}
+
+macro_rules! play {
+    ($($chapter:ident at $($path:ident)::+ {
+        $($stage:ident($settings:ident): $($story:ident),+;)+
+    })+) => {
+        const STORIES: &[(&str, &str)] =
+            &[$($($((stringify!($chapter), stringify!($story)),)+)+)+];
+
+        $(mod $chapter {
+            #[allow(unused_imports, reason = "all stories of a chapter may be left out")]
+            use kerf_stories::chapters::$($path)::+ as chapter;
+
+            play! { @ $chapter $($settings: $($story),+;)+ }
+        })+
+    };
+    (@ $chapter:ident $($settings:ident: $($story:ident),+;)+) => {
+        $(play! { @@ $chapter $settings $($story),+ })+
+    };
+    (@@ $chapter:ident $settings:ident $($story:ident),+) => {
+        $(story! { $chapter $story $settings })+
+    };
+}
+
+kerf_stories::stories! { play }
+
+#[test]
+fn what_is_left_out_is_a_story() {
+    for (chapter, story, why) in LEFT_OUT {
+        assert!(STORIES.contains(&(chapter, story)), "{chapter}::{story}: {why}");
+    }
+}

@@ -3,6 +3,7 @@
 mod compare;
 mod data;
 mod moto;
+mod seeds;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
@@ -20,6 +21,12 @@ pub(crate) enum Command {
     Data(data::Sources),
     /// Call moto, a simulation of AWS by another project, on loopback: launch, list, terminate, read a queue
     Moto,
+    /// Live days on the stand-in for AWS in which everything goes wrong that can, in virtual time
+    ///
+    /// Capacity runs out by type and zone, calls are refused, throttled or lose their answers, spot instances are taken,
+    /// reservations end, machines break, subnets fill, and the operator is killed. Never may an instance leak, a claim have two
+    /// instances or a pool exceed its limit, and at the end every pod runs.
+    Seeds(seeds::Seeds),
 }
 
 /// How a lane ended that needs tools which a machine may not have.
@@ -44,6 +51,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Compare(comparing) => compare::run(&comparing),
         Command::Data(sources) => data::run(&sources),
+        Command::Seeds(with) => seeds::run(&with),
         Command::Moto => moto()?.or_say("the calls of moto"),
     }
 }

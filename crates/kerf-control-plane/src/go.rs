@@ -37,7 +37,7 @@ pub(crate) struct Built {
     /// The package of its `main`.
     pub(crate) package: String,
     /// What `go build` calls it.
-    pub(crate) built_as: &'static str,
+    pub(crate) program: &'static str,
     pub(crate) name: &'static str,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn build(
     })?;
 
     for program in &recipe.programs {
-        let from = built.join(program.built_as);
+        let from = built.join(program.program);
         files("rename", &from, fs::rename(&from, built.join(program.name)))?;
     }
     files("rename", &partial, fs::rename(partial.join("done"), &home))?;

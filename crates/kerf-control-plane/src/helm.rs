@@ -73,7 +73,7 @@ fn recipe() -> Recipe {
         linker_flags: format!("-s -w{}", known.concat()),
         programs: vec![Built {
             package: format!("{MODULE}/cmd/helm"),
-            built_as: "helm",
+            program: "helm",
             name: "helm",
         }],
         what: format!("Helm {version}"),

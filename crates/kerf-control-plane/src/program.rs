@@ -109,7 +109,7 @@ impl Program {
 pub(crate) fn recipe() -> Recipe {
     let programs = Program::ALL.map(|program| Built {
         package: program.package(),
-        built_as: program.built_name(),
+        program: program.built_name(),
         name: program.name(),
     });
     let [kubernetes, etcd, kwok] =

@@ -159,9 +159,10 @@ impl CloudProvider for Connection {
     }
 
     fn controllers(self: Arc<Self>, registry: &mut Registry) {
-        match self.cloud.get() {
-            Some(cloud) => controllers::register(cloud, registry),
-            None => error!("{}: it has no controllers", self.why_not()),
+        if let Some(cloud) = self.cloud.get() {
+            controllers::register(cloud, registry);
+        } else {
+            error!("{}: it has no controllers", self.why_not());
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) enum NotStarted {
     #[error("the version of the cluster is not known: {0}")]
     NoVersionFromApiServer(kube::Error),
     #[error("the instance types of {region} are not known: {source}")]
-    NoAnswerOfTypes { region: String, source: AwsError },
+    NoAnswerOfTypes { region: String, source: Box<AwsError> },
     #[error("EC2 lists no instance types in {0}; check the region")]
     NoTypes(String),
 }
@@ -119,7 +119,7 @@ impl Start {
             tokio::join!(types, self.prices(&*aws, &region), cluster::cni_settings(&self.client));
         let types = types.map_err(|source| {
             let region = region.clone();
-            NotStarted::NoAnswerOfTypes { region, source }
+            NotStarted::NoAnswerOfTypes { region, source: Box::new(source) }
         })?;
         if types.types.is_empty() {
             return Err(NotStarted::NoTypes(region));

@@ -80,11 +80,11 @@ impl Used {
     /// Reads an audit log (`audit.k8s.io/v1`, one event a line). What has no resource (discovery, published schemas) is open to
     /// every authenticated user.
     pub fn by(user: &str, log: &str) -> Self {
-        let mut used = Self::default();
+        let mut requests = Self::default();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for line in lines.filter(|line| line["user"]["username"] == user) {
             if line["annotations"]["authorization.k8s.io/decision"] == "forbid" {
-                used.denied.insert(format!("{} {}", line["verb"], line["requestURI"]));
+                requests.denied.insert(format!("{} {}", line["verb"], line["requestURI"]));
                 continue;
             }
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -95,9 +95,9 @@ impl Used {
                 (resource, subresource) => format!("{resource}/{subresource}"),
             };
             let (group, verb) = (text(&reference["apiGroup"]), text(&line["verb"]));
-            used.grants.insert(Grant { group, resource, verb });
+            requests.grants.insert(Grant { group, resource, verb });
         }
-        used
+        requests
     }
 }
 

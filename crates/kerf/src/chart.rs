@@ -1,6 +1,7 @@
 //! What the charts say about Kerf is what Kerf says: the definitions, a value for every flag, the rights.
 //!
 //! After a change, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_CHARTS`).
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 mod settings;
 

@@ -34,6 +34,8 @@ leaving_out! { $
         "changes the catalogue of KWOK's provider; AWS's follows the account"
     provisioning instance_types_that_come_are_planned_with_at_once
         "changes the catalogue of KWOK's provider; AWS's follows the account"
+    launching a_claim_whose_class_is_not_ready_is_given_up
+        "writes the status of a class by hand; on AWS a controller writes it"
     metrics every_metric_has_its_name_its_type_and_its_labels
         "has the list of KWOK's labels"
     pools metrics_tell_how_things_stand

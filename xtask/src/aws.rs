@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Capacity runs out by type and zone, calls are refused, throttled or lose their answers, spot instances are taken,
     /// reservations end, machines break, subnets fill, and the operator is killed. Never may an instance leak, a claim have two
     /// instances or a pool exceed its limit, and at the end every pod runs.
-    Seeds(seeds::Seeds),
+    Seeds(seeds::Days),
 }
 
 /// How a lane ended that needs tools which a machine may not have.

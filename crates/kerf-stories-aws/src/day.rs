@@ -173,8 +173,9 @@ impl Stormy {
             4 | 5 => self.interrupt(random),
             6 => {
                 let free = if random.chance(0.5) { 0 } else { crate::stage::ADDRESSES };
-                let subnets = aws.subnets_of(zone);
-                subnets.iter().for_each(|subnet| aws.set_free_addresses(subnet, free));
+                for subnet in aws.subnets_of(zone) {
+                    aws.set_free_addresses(&subnet, free);
+                }
             }
             7 => {
                 aws.deny("ec2:CreateFleet");

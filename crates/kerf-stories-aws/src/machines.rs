@@ -45,23 +45,23 @@ pub(crate) fn catalogue() -> Catalogue {
 }
 
 fn row(one: &InstanceType) -> Value {
-    let amount = |resource: &str| one.capacity().amount(resource).as_f64();
+    let amount = |resource: &str| one.capacity().amount(resource).units();
     let arch = if one.name().contains("arm64") { "arm64" } else { "amd64" };
-    let mebibytes = amount(MEMORY) / f64::from(1 << 20);
+    let mebibytes = amount(MEMORY) >> 20;
     // One interface whose addresses make as many pods as KWOK allows: all but its own, and two on the host's network.
-    let addresses = amount(PODS) - 1.0;
+    let addresses = amount(PODS) - 1;
     json!([
         one.name(),
         arch,
-        amount(CPU) as u32,
-        mebibytes as u64,
+        amount(CPU),
+        mebibytes,
         "Intel",
         3000,
         "nitro",
         "os",
         null,
         0,
-        addresses as u32,
+        addresses,
         [1],
     ])
 }

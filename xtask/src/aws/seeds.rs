@@ -8,7 +8,7 @@ use crate::attack::Output;
 use crate::cargo::cargo;
 
 #[derive(Args)]
-pub(crate) struct Seeds {
+pub(crate) struct Days {
     /// How many days are lived; each follows from its number
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Seeds {
     output: Output,
 }
 
-pub(crate) fn run(with: &Seeds) -> Result<()> {
+pub(crate) fn run(with: &Days) -> Result<()> {
     let mut days =
         cargo(&["run", "--quiet", "--package", "kerf-stories-aws", "--example", "seeds"]);
     days.args(["--profile", &with.profile, "--"]);

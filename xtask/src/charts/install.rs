@@ -1,7 +1,7 @@
 //! docs/install.md, followed to the letter: its commands are run in a shell, on a real control plane.
 //!
 //! Containers do not run there. kwok says of the chart's pods that they run, and the operator is a process beside it: with the
-//! arguments of the chart's Deployment, as the chart's ServiceAccount.
+//! arguments of the chart's Deployment, as the chart's `ServiceAccount`.
 
 use std::env;
 use std::fs::{self, File};
@@ -145,7 +145,7 @@ impl Drop for Operator {
     }
 }
 
-/// A kubeconfig with the token of the chart's ServiceAccount, in its namespace, as a pod would find it.
+/// A kubeconfig with the token of the chart's `ServiceAccount`, in its namespace, as a pod would find it.
 async fn kubeconfig(cluster: &ControlPlane) -> Result<PathBuf> {
     let token = kubectl(cluster, &["create", "token", "kerf", "-n", NAMESPACE], "").await?;
     let config = json!({

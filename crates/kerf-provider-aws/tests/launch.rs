@@ -179,7 +179,7 @@ async fn a_family_that_has_run_out_is_no_capacity_and_says_what_was_tried() {
 /// The answer to a launch was lost, and its instance is shut down before it is found again.
 #[tokio::test(start_paused = true)]
 async fn a_claim_does_not_get_an_instance_that_has_ended() {
-    let account = Account::open().await;
+    let account = Account::open();
     let claim = claim("c");
     let first = account.provider().create(&claim, &account.class).await.unwrap();
     let ended = account.instances_of("c");
@@ -195,7 +195,7 @@ async fn a_claim_does_not_get_an_instance_that_has_ended() {
 /// Each launch looks for an instance of an earlier one first.
 #[tokio::test(start_paused = true)]
 async fn launches_of_one_moment_look_for_earlier_ones_together() {
-    let account = Account::open().await;
+    let account = Account::open();
     let provider = Arc::new(account.provider());
     let class = Arc::new(account.class.clone());
     let launches: Vec<_> = (0..40)

@@ -71,11 +71,12 @@ fn a_provider_that_has_started_is_ready_and_knows_prices_and_types() {
 }
 
 /// What the role may not do, the flags, and what is said; nothing where it starts all the same.
+type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], Option<&'a str>);
+
 #[test]
 fn what_is_missing_is_said_and_found_later() {
     let endpoint = [("cluster-endpoint", "https://cluster.example.com")];
     let by_eks = [endpoint[0], ("eks-control-plane", "true")];
-    type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], Option<&'a str>);
     let cases: [Case<'_>; 7] = [
         ("ec2:DescribeInstanceTypes", &[], Some("EC2 cannot be called: ")),
         (

@@ -1,5 +1,6 @@
 //! Whether an instance is still what its class would launch.
 
+mod foreseen;
 mod rollout;
 
 use std::{
@@ -14,6 +15,7 @@ use kerf_model::InstanceType;
 
 use crate::{images::Images, instance::Instance};
 
+pub use foreseen::Untold;
 pub use rollout::{FirstSeen, Held, ImageAge, Pace, ReadRolloutError, Rollout};
 
 /// What drift is decided from.

@@ -17,6 +17,7 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
             "spec",
             "status.providerID",
             "status.nodeName",
+            "status.imageID",
             "status.capacity",
             "status.allocatable",
             "status.conditions",

@@ -7,11 +7,15 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kerf_api::{NodeClass, NodePool, labels::LabelRules};
+use kerf_api::{
+    NodeClaim, NodeClass, NodePool,
+    labels::{INSTANCE_TYPE, LabelRules},
+};
 use kerf_aws_api::{Ec2NodeClass, GROUP, KIND, Subnet, labels::label_rules};
 use kerf_aws_model::{
     catalogue::{Catalogue, CatalogueError, Document, FALLBACK_REGION, Region},
     class_types::{ClassTypes, Inputs},
+    drift::Drift,
     instance_types::{ClassShape, CniSettings, DiscoveredMemory, Settings},
     offerings::Market,
     prices::Prices,
@@ -19,7 +23,8 @@ use kerf_aws_model::{
     subnets::FreeAddresses,
     unavailable::Unavailable,
 };
-use kerf_provider::{self as provider, Launchable, UnknownTypes};
+use kerf_model::KnownLabels;
+use kerf_provider::{self as provider, CloudDrift, ForeseenDrift, Launchable, UnknownTypes};
 
 use crate::options::Options;
 
@@ -31,6 +36,7 @@ pub(crate) struct OfflineCatalogue {
     region: Option<String>,
     vm_memory_overhead: f64,
     reserved_enis: u32,
+    ca_bundle: Option<String>,
 }
 
 /// Why there is no catalogue.
@@ -77,6 +83,7 @@ impl OfflineCatalogue {
             region: options.region.clone(),
             vm_memory_overhead: options.vm_memory_overhead,
             reserved_enis: options.reserved_enis,
+            ca_bundle: options.cluster_ca_bundle.clone(),
         })
     }
 
@@ -185,6 +192,29 @@ impl provider::Catalogue for OfflineCatalogue {
         })?;
         class.spec.validate().map_err(|refusal| of_class(refusal.to_string()))?;
         self.launchable(class).map_err(of_class)
+    }
+
+    fn drifted(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        types: &[Arc<kerf_model::InstanceType>],
+    ) -> ForeseenDrift {
+        let Ok(class) = Ec2NodeClass::read(class) else { return ForeseenDrift::default() };
+        let name = claim.metadata.labels.as_ref().and_then(|labels| labels.get(INSTANCE_TYPE));
+        let of_claim = name.and_then(|name| types.iter().find(|one| one.name() == name));
+        let (drift, untold) = Drift::foreseen(
+            claim,
+            &class,
+            of_claim.map(|one| &**one),
+            &KnownLabels::from(&self.rules),
+            self.ca_bundle.as_deref(),
+        );
+        ForeseenDrift {
+            drift: drift
+                .map(|drift| CloudDrift { reason: drift.reason(), because: drift.to_string() }),
+            note: untold.map(|untold| untold.to_string()),
+        }
     }
 }
 

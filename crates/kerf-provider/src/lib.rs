@@ -21,5 +21,6 @@ pub use contract::{
 pub use controllers::{BoxError, ControllerContext, Reconciler, Registry, Task};
 pub use error::{ProviderError, UnavailableOffering};
 pub use provider::{
-    Catalogue, Connect, Flag, FlagKind, FlagValues, InvalidFlag, Launchable, Provider, UnknownTypes,
+    Catalogue, CloudDrift, Connect, Flag, FlagKind, FlagValues, ForeseenDrift, InvalidFlag,
+    Launchable, Provider, UnknownTypes,
 };

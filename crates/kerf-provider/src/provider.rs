@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use kerf_api::{NodeClass, NodePool, crd::Additions, labels::LabelRules};
+use kerf_api::{NodeClaim, NodeClass, NodePool, crd::Additions, labels::LabelRules};
 use kerf_model::InstanceType;
 use kerf_runtime::{Clock, Fence, Metrics};
 use kube::Client;
@@ -81,6 +81,33 @@ pub trait Catalogue: Send + Sync {
         pool: &NodePool,
         class: Option<&NodeClass>,
     ) -> Result<Launchable, UnknownTypes>;
+
+    /// How the claim's machine differs from what would be launched with the class as it is among the objects, as far as that
+    /// can be told without the cloud. `types` are those of the claim's pool.
+    fn drifted(
+        &self,
+        _claim: &NodeClaim,
+        _class: &NodeClass,
+        _types: &[Arc<InstanceType>],
+    ) -> ForeseenDrift {
+        ForeseenDrift::default()
+    }
+}
+
+/// What can be told of drift without a cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeseenDrift {
+    pub drift: Option<CloudDrift>,
+    /// What cannot be told, in a sentence for the user.
+    pub note: Option<String>,
+}
+
+/// Why a machine is not what its cloud would launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudDrift {
+    /// The reason of the condition `Drifted`.
+    pub reason: &'static str,
+    pub because: String,
 }
 
 /// What a pool could launch.

@@ -43,8 +43,11 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
             let found = explainer.node(name).ok_or_else(|| not_there("node", name, known()))?;
             let unknown_types = unknown_types(found.node.pool.as_deref());
             let labels = &snapshot.labels;
-            let drift = found.node.claim.as_ref().and_then(|claim| objects.seen.drift.get(claim));
-            let drift = drift.map(|drift| drift.reason());
+            let claim = found.node.claim.as_ref();
+            let of_pool = claim.and_then(|claim| objects.seen.drift.get(claim));
+            let of_class = claim.and_then(|claim| objects.cloud_drift.get(claim));
+            let drift = of_pool.map(|drift| node::NewDrift::of_pool(drift.reason()));
+            let drift = drift.or_else(|| of_class.map(node::NewDrift::of_class));
             let report = node::Report::new(&found, objects.moment, unknown_types, drift, labels);
             print(&report, options.format, node::render)
         }

@@ -1,9 +1,12 @@
 //! `kerf plan`: what would be launched for these pods, and why not.
 
-use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode, sync::Arc};
 
 use jiff::Timestamp;
-use kerf_api::NodePool;
+use kerf_api::{
+    NodeClaim, NodePool, ObjectExt,
+    conditions::{Conditioned, DRIFTED, LAUNCHED},
+};
 use kerf_cluster::{
     Cluster,
     snapshot::{Inputs, KnownTypes, Taken},
@@ -13,7 +16,7 @@ use kerf_cluster::{
 use kerf_controllers::Settings;
 use kerf_manifests::{Loader, MOST_PODS, Offline};
 use kerf_model::snapshot::Idle;
-use kerf_provider::{BoxError, Catalogue, UnknownTypes};
+use kerf_provider::{BoxError, Catalogue, CloudDrift, ForeseenDrift, UnknownTypes};
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -110,6 +113,7 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
         left_out.into_iter().partition(InvalidPod::wants_no_pool);
     report.add_invalid(&invalid);
     report.notes = notes(&objects.seen, &uninterested);
+    report.notes.extend(objects.drift_notes());
     report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
     Ok(report)
 }
@@ -120,6 +124,8 @@ pub(crate) struct Objects {
     pub(crate) moment: Moment,
     /// Why the instance types of a pool are not known.
     unknown_types: BTreeMap<String, String>,
+    /// Claims that have drifted from their NodeClass as it is here, and that no operator has marked so yet.
+    pub(crate) cloud_drift: BTreeMap<String, CloudDrift>,
     /// What an API server would not take as it is, of objects that one has taken; and what is assumed about instance types.
     pub(crate) warnings: Vec<String>,
 }
@@ -162,8 +168,21 @@ impl Objects {
             instance_types.insert(pool.name_any(), known);
         }
         let (now, churn) = (moment.judged_at, settings.churn);
+        let types = instance_types.clone();
         let inputs = Inputs { now, label_rules, instance_types, churn, ..Inputs::default() };
-        Ok(Self { seen: loaded.seen_with(inputs), moment, unknown_types, warnings })
+        let mut seen = loaded.seen_with(inputs);
+        let cloud_drift =
+            foresee_drift(&mut seen.loaded.cluster, &*catalogue, &types, now, &mut warnings);
+        Ok(Self { seen, moment, unknown_types, warnings, cloud_drift })
+    }
+
+    /// A sentence for each claim that has drifted from its NodeClass as it is here.
+    pub(crate) fn drift_notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.cloud_drift.iter().map(|(claim, CloudDrift { reason, because })| {
+            format!(
+                "NodeClaim {claim} has drifted from its NodeClass as it is here: {reason}, {because}"
+            )
+        })
     }
 
     /// Why nothing is known about the machines of this pool, if that is so.
@@ -171,6 +190,35 @@ impl Objects {
         let because = self.unknown_types.get(&pool.name_any())?.clone();
         Some(Idle::UnknownInstanceTypes { because })
     }
+}
+
+/// NodeClasses in files may have been changed since their claims were launched. What an operator has found stays.
+fn foresee_drift(
+    cluster: &mut Cluster,
+    catalogue: &dyn Catalogue,
+    types: &BTreeMap<String, KnownTypes>,
+    now: Timestamp,
+    notes: &mut Vec<String>,
+) -> BTreeMap<String, CloudDrift> {
+    let is_judged = |claim: &&Arc<NodeClaim>| {
+        claim.is_true(LAUNCHED) && !claim.is_true(DRIFTED) && !claim.is_deleting()
+    };
+    let claims: Vec<_> = cluster.claims().values().filter(is_judged).cloned().collect();
+    let mut found = BTreeMap::new();
+    for claim in claims {
+        let Some(class) = cluster.node_class(&claim.spec.node_class_ref) else { continue };
+        let of_pool = claim.node_pool().and_then(|pool| types.get(pool)?.as_ref().ok());
+        let of_pool = of_pool.map(Vec::as_slice).unwrap_or_default();
+        let ForeseenDrift { drift, note } = catalogue.drifted(&claim, class, of_pool);
+        notes.extend(note.filter(|note| !notes.contains(note)));
+        if let Some(drift) = drift {
+            let mut changed = NodeClaim::clone(&claim);
+            changed.condition_set(now).set_true_because(DRIFTED, drift.reason, &drift.because);
+            cluster.apply(changed);
+            found.insert(claim.name_any(), drift);
+        }
+    }
+    found
 }
 
 /// What the provider has for the pool, or why that is not known. What it assumes is added to the notes, once.

@@ -8,6 +8,7 @@ use kerf_disruption::{
     explain::{Check, Destination, MethodExplanation, NodeExplanation, Prices, Simulated},
 };
 use kerf_model::{KnownLabels, Price};
+use kerf_provider::CloudDrift;
 use serde::Serialize;
 
 use crate::plan::{Claim, CommandReport, Moment, count};
@@ -22,15 +23,37 @@ pub(super) struct Report {
     /// Why nothing is known about the machines of its NodePool, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_types: Option<String>,
-    /// Why it has drifted from its NodePool as it is here, if no operator has said so yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    new_drift: Option<&'static str>,
+    /// Why it has drifted from its NodePool or NodeClass as it is here, if no operator has said so yet.
+    #[serde(skip_serializing_if = "Option::is_none", flatten)]
+    new_drift: Option<NewDrift>,
     /// Missing where its NodePool is not known.
     facts: Option<Facts>,
     utilization: String,
     quiet_since: Option<String>,
     checks: Vec<Answer>,
     methods: Vec<MethodReport>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NewDrift {
+    #[serde(skip)]
+    from: &'static str,
+    #[serde(rename = "newDrift")]
+    reason: &'static str,
+    /// What differs, where the cloud says it.
+    #[serde(rename = "newDriftMessage", skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
+}
+
+impl NewDrift {
+    pub(super) fn of_pool(reason: &'static str) -> Self {
+        Self { from: "NodePool", reason, because: None }
+    }
+
+    pub(super) fn of_class(drift: &CloudDrift) -> Self {
+        Self { from: "NodeClass", reason: drift.reason, because: Some(drift.because.clone()) }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -117,7 +140,7 @@ impl Report {
         found: &NodeExplanation,
         moment: Moment,
         unknown_types: Option<String>,
-        new_drift: Option<&'static str>,
+        new_drift: Option<NewDrift>,
         labels: &KnownLabels,
     ) -> Self {
         let candidate = found.candidate.as_ref();
@@ -232,8 +255,9 @@ pub(super) fn render(report: &Report) -> String {
     if let Some(unknown) = &report.unknown_types {
         let _ = writeln!(text, "  of its NodePool: {unknown}");
     }
-    if let Some(drift) = report.new_drift {
-        let _ = writeln!(text, "  it has drifted from its NodePool as it is here: {drift}");
+    if let Some(NewDrift { from, reason, because }) = &report.new_drift {
+        let because = because.as_ref().map(|because| format!(", {because}")).unwrap_or_default();
+        let _ = writeln!(text, "  it has drifted from its {from} as it is here: {reason}{because}");
     }
     let _ = writeln!(text, "  utilization {}", report.utilization);
     if let Some(since) = &report.quiet_since {

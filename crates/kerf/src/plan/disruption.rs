@@ -77,6 +77,7 @@ pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
     let found = pass(&taken.snapshot, &settings, &mut Memory::default());
     let mut report = Report::new(objects.moment, &found, &taken.snapshot.labels);
     report.notes = notes(&objects.seen, &taken.left_out);
+    report.notes.extend(objects.drift_notes());
     report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
     print(&report, options.format, render)?;
     Ok(ExitCode::SUCCESS)

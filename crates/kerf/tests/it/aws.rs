@@ -1,8 +1,10 @@
 //! `kerf plan` with the AWS provider, as its users meet it.
 
+use std::fs;
+
 use serde_json::Value;
 
-use crate::kerf::{kerf, printed};
+use crate::kerf::{ROOT, kerf, printed};
 
 const OBJECTS: &str = "examples/aws/plan.yaml";
 
@@ -72,4 +74,43 @@ fn the_policy_is_that_of_the_cluster() {
     let (code, _, stderr) = kerf(&["aws", "policy", "--aws-region=eu-west-1"]);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("--cluster-name"), "{stderr}");
+}
+
+/// The example, with something replaced, in a file of its own.
+fn changed(from: &str, to: &str) -> (tempfile::TempDir, String) {
+    let text = fs::read_to_string(format!("{ROOT}/examples/aws/drift.yaml")).unwrap();
+    assert!(text.contains(from), "{from}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cluster.yaml");
+    fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    let path = path.display().to_string();
+    (directory, path)
+}
+
+#[test]
+fn a_change_of_the_class_shows_what_would_drift() {
+    let explain = |from: &str, to: &str, flags: &[&str]| {
+        let (_directory, path) = changed(from, to);
+        let mut arguments = vec!["explain", "node/web", "--provider=aws", "-f", &path];
+        arguments.extend(flags);
+        let (code, printed, errors) = kerf(&arguments);
+        assert_eq!(code, Some(0), "{errors}");
+        (printed, errors)
+    };
+    let drifted = "  it has drifted from its NodeClass as it is here: ";
+    let ca = &["--cluster-ca-bundle=Y2VydGlmaWNhdGU="][..];
+    let (printed, _) = explain("al2023@latest", "al2023@latest", ca);
+    assert!(!printed.contains("it has drifted"), "{printed}");
+    let (printed, errors) = explain("al2023@latest", "al2023@v20261001", &[]);
+    let because = "AMIDrift, the AMI is al2023@v20261001, the instance was launched with ami-0a1b2c3d4e5f60718\n";
+    assert!(printed.contains(&format!("{drifted}{because}")), "{printed}");
+    assert!(errors.contains("the CA of the cluster is not known"), "{errors}");
+    let (printed, _) = explain("echo one", "echo two", ca);
+    assert!(printed.contains(&format!("{drifted}NodeClassDrift, ")), "{printed}");
+    // As long as the CA is not known, user data is not compared.
+    let (printed, _) = explain("echo one", "echo two", &[]);
+    assert!(!printed.contains("it has drifted"), "{printed}");
+    let (_directory, path) = changed("al2023@latest", "al2023@v20261001");
+    let (_, plan, _) = kerf(&["plan", "--disruption", "--provider=aws", "-f", &path]);
+    assert!(plan.contains("Drifted"), "{plan}");
 }

@@ -92,6 +92,8 @@ impl Cloud for AwsStage {
             clock: aws.clock().clone(),
             options: Options {
                 cluster_name: self.settings.cluster.clone(),
+                // The testbed's API server has a version of its own, for which nodes would be replaced.
+                eks_control_plane: true,
                 interruption_queue: Some(self.settings.queue.clone()),
                 ..Options::default()
             },

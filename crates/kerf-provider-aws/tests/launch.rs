@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_aws_api::Ec2NodeClass;
+use kerf_aws_client::Aws as _;
 use kerf_aws_model::catalogue::Catalogue;
 use kerf_aws_model::instance_types::{CniSettings, Settings};
 use kerf_aws_model::prices::Prices;

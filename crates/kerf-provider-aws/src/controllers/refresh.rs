@@ -135,3 +135,6 @@ async fn cluster_facts(cloud: &AwsCloud, context: &dyn ControllerContext) -> Res
 fn is_young(cloud: &AwsCloud, read: Option<Timestamp>, most: SignedDuration) -> bool {
     read.is_some_and(|read| cloud.clock().now().duration_since(read) < most)
 }
+
+#[cfg(test)]
+mod tests;

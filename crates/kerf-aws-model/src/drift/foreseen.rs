@@ -127,8 +127,8 @@ mod tests {
         Drift::foreseen(&claim, &class, Some(&of_claim), &known_labels(), ca_bundle)
     }
 
-    fn ami(now: &str) -> Option<Drift> {
-        Some(Drift::Ami { launched_with: "ami-1".to_owned(), now: Some(now.to_owned()) })
+    fn ami(now: &str) -> Drift {
+        Drift::Ami { launched_with: "ami-1".to_owned(), now: Some(now.to_owned()) }
     }
 
     #[test]
@@ -141,9 +141,9 @@ mod tests {
         for (spec, expected) in [
             (json!({}), None),
             (alias("al2023@v20261101"), None),
-            (alias("al2023@v20261001"), ami("al2023@v20261001")),
+            (alias("al2023@v20261001"), Some(ami("al2023@v20261001"))),
             (ids(&["ami-2", "ami-1"]), None),
-            (ids(&["ami-2", "ami-3"]), ami("ami-2 or ami-3")),
+            (ids(&["ami-2", "ami-3"]), Some(ami("ami-2 or ami-3"))),
         ] {
             assert_eq!(foreseen(&spec, Some(CA)), (expected, None), "{spec}");
         }
@@ -167,6 +167,9 @@ mod tests {
         let of_snapshot = json!({"role": null, "userData": null});
         assert_eq!(foreseen(&of_snapshot, Some(CA)), (None, Some(Untold::NotWhole)));
         let pinned = json!({"role": null, "amiSelectorTerms": [{"alias": "al2023@v20261001"}]});
-        assert_eq!(foreseen(&pinned, None), (ami("al2023@v20261001"), Some(Untold::NotWhole)));
+        assert_eq!(
+            foreseen(&pinned, None),
+            (Some(ami("al2023@v20261001")), Some(Untold::NotWhole))
+        );
     }
 }

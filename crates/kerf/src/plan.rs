@@ -173,7 +173,7 @@ impl Objects {
         let mut seen = loaded.seen_with(inputs);
         let cloud_drift =
             foresee_drift(&mut seen.loaded.cluster, &*catalogue, &types, now, &mut warnings);
-        Ok(Self { seen, moment, unknown_types, warnings, cloud_drift })
+        Ok(Self { seen, moment, unknown_types, cloud_drift, warnings })
     }
 
     /// A sentence for each claim that has drifted from its NodeClass as it is here.

@@ -7,7 +7,7 @@ use kerf_aws_api::conditions::{
 };
 use kerf_fake_aws::{Fault, PlacementGroup, Refused, Strategy};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use crate::stage::{Stage, said, sleep};
 
@@ -98,7 +98,7 @@ async fn what_is_wrong_with_a_class_is_a_condition_until_it_is_edited() {
         id: "pg-1".to_owned(),
         name: "near".to_owned(),
         strategy: Strategy::Cluster,
-        tags: Default::default(),
+        tags: BTreeMap::default(),
     });
     for (number, row) in rows.into_iter().enumerate() {
         let name = format!("class-{number}");
@@ -126,7 +126,7 @@ async fn a_call_that_is_not_allowed_is_named_by_the_condition() {
         id: "pg-1".to_owned(),
         name: "near".to_owned(),
         strategy: Strategy::Cluster,
-        tags: Default::default(),
+        tags: BTreeMap::default(),
     });
     let dry_run = VALIDATION_SUCCEEDED;
     for (action, spec, condition, reason) in [

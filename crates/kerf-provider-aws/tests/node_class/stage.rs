@@ -184,10 +184,9 @@ impl Stage {
 
     pub(crate) async fn until_ready(&self, name: &str) -> Ec2NodeClass {
         self.until("the class is ready", name, |class| {
-            let ready = class.condition(READY).is_some_and(|ready| {
+            class.condition(READY).is_some_and(|ready| {
                 ready.status == "True" && ready.observed_generation == class.metadata.generation
-            });
-            ready
+            })
         })
         .await
     }

@@ -88,7 +88,7 @@ async fn unused_templates_go_when_there_are_many_and_those_of_others_stay() {
         let resource_type = Some("launch-template".to_owned());
         let request = ec2::CreateLaunchTemplateRequest {
             launch_template_name: Some(format!("{cluster}/{number}")),
-            launch_template_data: Some(Default::default()),
+            launch_template_data: Some(ec2::RequestLaunchTemplateData::default()),
             tag_specifications: vec![ec2::TagSpecification { resource_type, tags }],
             ..Default::default()
         };

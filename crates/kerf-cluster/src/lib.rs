@@ -285,7 +285,7 @@ mod tests {
         };
         let mut cluster = Cluster::default();
         cluster.apply(claim("a", "aws:///us-west-2a/i-1"));
-        cluster.apply(claim("b", "kwok://i-2"));
+        cluster.apply(claim("b", "cloud://i-2"));
         cluster.apply(claim("c", ""));
         for (instance, expected) in
             [("i-1", &["a"][..]), ("i-2", &["b"]), ("", &[]), ("us-west-2a/i-1", &[])]
@@ -293,7 +293,7 @@ mod tests {
             assert_eq!(names(&cluster, instance), expected, "{instance}");
         }
         cluster.apply(claim("a", "aws:///us-west-2a/i-3"));
-        cluster.delete(&claim("b", "kwok://i-2"));
+        cluster.delete(&claim("b", "cloud://i-2"));
         assert_eq!(names(&cluster, "i-1"), [""; 0]);
         assert_eq!(names(&cluster, "i-2"), [""; 0]);
         assert_eq!(names(&cluster, "i-3"), ["a"]);

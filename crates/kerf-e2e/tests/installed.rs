@@ -1,4 +1,5 @@
 //! What an operator says about the cluster that it finds: definitions of another version, objects of another operator.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use kerf_api::crd;
 use kerf_control_plane::Profile;
@@ -17,7 +18,7 @@ fn without_controls() -> String {
     kerf_api::crds_yaml(crds).unwrap()
 }
 
-const FOREIGN: &str = r#"
+const FOREIGN: &str = r"
 apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata: {name: foreign}
@@ -33,7 +34,7 @@ metadata: {name: foreign-1, labels: {karpenter.sh/nodepool: foreign}}
 spec:
   nodeClassRef: {group: example.com, kind: Other, name: o}
   requirements: []
-"#;
+";
 
 #[tokio::test]
 async fn missing_fields_and_objects_of_others_are_named_once() {

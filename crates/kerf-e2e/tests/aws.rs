@@ -1,4 +1,5 @@
 //! `kerf run --provider=aws` as a process: a real control plane, and the stand-in for AWS on loopback.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::{fs, process::Command, sync::Arc, time::Duration};
 

@@ -7,7 +7,7 @@ use kerf_aws_api::conditions::{
 };
 use kerf_fake_aws::{Fault, PlacementGroup, Refused, Strategy};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::stage::{Stage, said, sleep};
 

@@ -2,6 +2,7 @@
 //!
 //! The API server's audit log is the witness. A right that is taken out of the tables is asked for all the same, and refused; one
 //! that is put into them is never asked for.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::fs;
 use std::path::PathBuf;

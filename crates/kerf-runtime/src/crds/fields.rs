@@ -73,7 +73,9 @@ mod tests {
     use serde_json::json;
 
     fn object(properties: Value) -> Value {
-        json!({"type": "object", "properties": properties})
+        let mut object = json!({"type": "object"});
+        object["properties"] = properties;
+        object
     }
 
     #[test]

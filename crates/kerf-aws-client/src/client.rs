@@ -23,7 +23,7 @@ use crate::credentials::{CachedCredentials, with_sources};
 use crate::endpoints::{Endpoint, Endpoints};
 use crate::error::{AwsError, Failure};
 use crate::metrics::CallMetrics;
-use crate::pacing::Pacing;
+use crate::pacing::{Pacing, Turn};
 use crate::retry::{Cause, Quota, longest_wait};
 use crate::signing::sign;
 use crate::skew::{Skew, may_be_skew};
@@ -44,6 +44,9 @@ pub struct AwsClient {
     metrics: CallMetrics,
     fence: Option<Fence>,
 }
+
+/// A shorter wait is the time that it takes to find out that there is none.
+const WORTH_COUNTING: Duration = Duration::from_millis(1);
 
 /// Who calls, as AWS's logs name it.
 const USER_AGENT: &str = concat!("kerf/", env!("CARGO_PKG_VERSION"));
@@ -85,11 +88,11 @@ impl AwsClient {
         let mut retried = None;
         let result = loop {
             attempts += 1;
-            self.wait_for_turn::<O>().await;
+            let turn = self.turn::<O>().await;
             if let Err(refused) = self.may::<O>() {
                 break Err(Failure::NotLeading(refused));
             }
-            let outcome = self.attempt::<O>(&message, &endpoint).await;
+            let outcome = self.attempt::<O>(&message, &endpoint, turn).await;
             let next = match outcome {
                 Ok(response) => {
                     self.quota().succeeded(retried);
@@ -118,12 +121,14 @@ impl AwsClient {
         result.map_err(|failure| AwsError::new::<O>(failure, attempts))
     }
 
-    async fn wait_for_turn<O: Operation>(&self) {
-        let wait = self.pacing.turn(O::SERVICE, O::NAME);
-        if !wait.is_zero() {
-            self.metrics.waited(O::SERVICE.id, O::NAME, wait);
-            sleep(wait).await;
+    async fn turn<O: Operation>(&self) -> Turn {
+        let begin = Instant::now();
+        let turn = self.pacing.turn(O::SERVICE, O::NAME).await;
+        let waited = begin.elapsed();
+        if waited >= WORTH_COUNTING {
+            self.metrics.waited(O::SERVICE.id, O::NAME, waited);
         }
+        turn
     }
 
     fn may<O: Operation>(&self) -> Result<(), WriteRefused> {
@@ -138,6 +143,7 @@ impl AwsClient {
         &self,
         message: &WireRequest,
         endpoint: &Endpoint,
+        turn: Turn,
     ) -> Result<O::Response, (Failure, Remedy)> {
         let now = self.skew.correct(self.clock.now());
         let credentials = self.credentials.get(SystemTime::from(now)).await;
@@ -162,7 +168,7 @@ impl AwsClient {
         }
         let failure = answer.refusal::<O>();
         if Cause::of(&failure) == Some(Cause::Throttled) {
-            self.pacing.throttled(O::SERVICE, O::NAME);
+            turn.throttled();
         }
         if skewed && may_be_skew(&failure) {
             return Err((failure, Remedy::Applied));

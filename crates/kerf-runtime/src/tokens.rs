@@ -31,6 +31,14 @@ impl Tokens {
         Duration::from_secs_f64((-self.level).max(0.0) / f64::from(self.bucket.per_second))
     }
 
+    /// How long it takes until so many tokens are there. `None`: the bucket does not hold so many.
+    pub fn until(&mut self, tokens: u32) -> Option<Duration> {
+        self.refill();
+        let missing = (f64::from(tokens) - self.level).max(0.0);
+        let wait = Duration::from_secs_f64(missing / f64::from(self.bucket.per_second));
+        (tokens <= self.bucket.burst).then_some(wait)
+    }
+
     /// Takes a token if there is one.
     pub fn try_take(&mut self) -> bool {
         self.refill();
@@ -64,6 +72,13 @@ mod tests {
         let mut tokens = Tokens::full(Bucket { per_second: 2, burst: 3 });
         let waits: Vec<_> = (0..6).map(|_| tokens.take().as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 500, 1000, 1500]);
+        let until = |tokens: &mut Tokens, many| tokens.until(many).map(|wait| wait.as_millis());
+        assert_eq!(
+            until(&mut tokens, 1),
+            Some(2000),
+            "three are owed, and none is taken by asking"
+        );
+        assert_eq!((until(&mut tokens, 3), until(&mut tokens, 4)), (Some(3000), None));
         tokio::time::advance(Duration::from_millis(1500)).await;
         assert!(!tokens.try_take());
         tokio::time::advance(Duration::from_millis(500)).await;

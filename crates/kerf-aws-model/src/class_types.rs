@@ -1,5 +1,7 @@
 //! The instance types of a class, kept while nothing changes.
 
+mod sharing;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,16 +11,18 @@ use crate::catalogue::{Region, RegionType};
 use crate::instance_types::{BareType, ClassShape, DiscoveredMemory, Known, Settings};
 use crate::offerings::{Market, offerings};
 
+pub use sharing::TypesOfClasses;
+
 /// The instance types of a class. Schedulers recognise the list by its allocation, and a type by its own: a change of one
 /// type replaces one `Arc` in a new list, and without a change the list stays the same.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ClassTypes {
     types: Arc<[Arc<InstanceType>]>,
     built: Option<Built>,
 }
 
 /// What the types were built from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Built {
     region: Arc<Region>,
     shape: ClassShape,
@@ -30,16 +34,15 @@ struct Built {
 }
 
 /// What of the market is the same for all types.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct MarketOfAll {
     /// Zones that are shifted or without addresses.
     closed_zones: Vec<String>,
     overlay_prices: BTreeMap<String, Price>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Parts {
-    bare: BareType,
     memory: u64,
     versions: Versions,
 }
@@ -81,10 +84,8 @@ impl ClassTypes {
         let mut parts = Vec::with_capacity(region.types.len());
         let mut types = Vec::with_capacity(region.types.len());
         for one in &region.types {
-            let bare = BareType::new(known(one), inputs.shape, inputs.settings, inputs.memory);
-            types.push(Arc::new(bare.with_offerings(inputs.offerings(one, market))));
+            types.push(Arc::new(inputs.bare(one).with_offerings(inputs.offerings(one, market))));
             parts.push(Parts {
-                bare,
                 memory: inputs.memory_of(one),
                 versions: Versions::new(one, inputs.shape, market),
             });
@@ -117,13 +118,14 @@ impl ClassTypes {
             if memory == parts.memory && same_terms(self.types[at].offerings(), &offerings) {
                 continue;
             }
-            if memory != parts.memory {
-                parts.memory = memory;
-                parts.bare =
-                    BareType::new(known(one), inputs.shape, inputs.settings, inputs.memory);
-            }
             let types = replaced.get_or_insert_with(|| self.types.to_vec());
-            types[at] = Arc::new(parts.bare.with_offerings(offerings));
+            let bare = if memory == parts.memory {
+                BareType::of(&types[at])
+            } else {
+                parts.memory = memory;
+                inputs.bare(one)
+            };
+            types[at] = Arc::new(bare.with_offerings(offerings));
         }
         if let Some(types) = replaced {
             self.types = types.into();
@@ -146,6 +148,10 @@ impl Built {
 }
 
 impl Inputs<'_> {
+    fn bare(&self, one: &RegionType) -> BareType {
+        BareType::new(known(one), self.shape, self.settings, self.memory)
+    }
+
     fn offerings(&self, one: &RegionType, market: Market<'_>) -> Vec<Offering> {
         offerings(known(one), &self.region.zones, self.shape, self.settings, market)
     }

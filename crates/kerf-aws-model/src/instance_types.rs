@@ -65,14 +65,19 @@ impl BareType {
         }
     }
 
-    pub fn with_offerings(&self, offerings: Vec<Offering>) -> InstanceType {
-        InstanceType::new(
-            self.name.clone(),
-            self.requirements.clone(),
-            offerings,
-            self.capacity.clone(),
-            self.overhead.clone(),
-        )
+    /// A type that is to have other offerings.
+    pub fn of(instance_type: &InstanceType) -> Self {
+        Self {
+            name: instance_type.name().to_owned(),
+            requirements: instance_type.requirements().clone(),
+            capacity: instance_type.capacity().clone(),
+            overhead: instance_type.overhead().clone(),
+        }
+    }
+
+    pub fn with_offerings(self, offerings: Vec<Offering>) -> InstanceType {
+        let Self { name, requirements, capacity, overhead } = self;
+        InstanceType::new(name, requirements, offerings, capacity, overhead)
     }
 }
 

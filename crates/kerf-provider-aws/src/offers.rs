@@ -13,7 +13,7 @@ use kerf_aws_api::{Ec2NodeClass, KIND};
 use kerf_aws_client::AwsError;
 use kerf_aws_model::{
     catalogue::{Region, TypeFacts},
-    class_types::{ClassTypes, Inputs},
+    class_types::TypesOfClasses,
     instance_types::{ClassShape, DiscoveredMemory, PlacementGroup, Settings},
     offerings,
     prices::Prices,
@@ -58,6 +58,7 @@ pub(crate) struct Market {
     pub(crate) published: BTreeMap<String, Timestamp>,
     read_at: ReadAt,
     classes: BTreeMap<String, Known>,
+    types: TypesOfClasses,
 }
 
 /// When AWS was last asked, as far as it was.
@@ -74,9 +75,6 @@ struct Known {
     version: (Option<String>, Option<String>),
     class: Arc<Ec2NodeClass>,
     placement: Option<PlacementGroup>,
-    shape: ClassShape,
-    memory: DiscoveredMemory,
-    types: ClassTypes,
 }
 
 /// A class and what can be launched with it.
@@ -117,6 +115,7 @@ impl Offers {
             published: BTreeMap::new(),
             read_at: ReadAt::default(),
             classes: BTreeMap::new(),
+            types: TypesOfClasses::default(),
         };
         Self {
             clock,
@@ -144,15 +143,6 @@ impl Offers {
         // Versions tell of what is over only after this.
         market.unavailable.expire(now);
         let name = &class.reference.name;
-        let Some(known) = market.classes.get_mut(name) else {
-            return Err(unusable(name, &"it is not known"));
-        };
-        let inputs = Inputs {
-            region: &market.region,
-            shape: &known.shape,
-            settings: &self.settings,
-            memory: &known.memory,
-        };
         let offered = offerings::Market {
             prices: &market.prices,
             unavailable: &market.unavailable,
@@ -162,9 +152,12 @@ impl Offers {
             overlay_prices: &market.overlay_prices,
             now,
         };
-        let types = Arc::clone(known.types.refresh(inputs, offered));
+        let types = market.types.refresh(name, &market.region, &self.settings, offered);
+        let (Some(known), Some(types)) = (market.classes.get(name), types) else {
+            return Err(unusable(name, &"it is not known"));
+        };
         let (class, placement) = (Arc::clone(&known.class), known.placement.clone());
-        Ok(OfClass { class, types, placement })
+        Ok(OfClass { class, types: Arc::clone(types), placement })
     }
 
     /// Changes the market in a way that instance types may follow from, and says so to whoever plans by them.
@@ -202,9 +195,17 @@ impl Offers {
     /// The class as it was last asked for, by name.
     pub(crate) fn last(&self, class: &str) -> Option<OfClass> {
         let market = self.market();
-        let known = market.classes.get(class)?;
+        let (known, types) = (market.classes.get(class)?, market.types.last(class)?);
         let (class, placement) = (Arc::clone(&known.class), known.placement.clone());
-        Some(OfClass { class, types: Arc::clone(known.types.last()), placement })
+        Some(OfClass { class, types: Arc::clone(types), placement })
+    }
+
+    /// The class is gone, and nothing was launched with it that is left.
+    pub(crate) fn forget(&self, class: &str) {
+        let mut market = self.market();
+        market.classes.remove(class);
+        market.types.forget(class);
+        market.placement_groups.remove(class);
     }
 
     /// The zones that a class has a subnet in.
@@ -315,11 +316,8 @@ impl Market {
         }
         let shape = ClassShape::new(&class, placement.clone());
         let shape = shape.map_err(|error| unusable(name, &error))?;
-        let types = self.classes.remove(name).map(|known| known.types).unwrap_or_default();
-        let memory = DiscoveredMemory::of(&class);
-        let class = Arc::new(class);
-        let known = Known { version, class, placement, shape, memory, types };
-        self.classes.insert(name.clone(), known);
+        self.types.set(name, shape, DiscoveredMemory::of(&class));
+        self.classes.insert(name.clone(), Known { version, class: Arc::new(class), placement });
         Ok(())
     }
 }

@@ -45,15 +45,8 @@ impl World {
         }
     }
 
-    fn refresh(&mut self) -> Arc<[Arc<InstanceType>]> {
-        self.unavailable.expire(self.now);
-        let inputs = Inputs {
-            region: &self.region,
-            shape: &self.shape,
-            settings: &self.settings,
-            memory: &self.memory,
-        };
-        let market = Market {
+    fn market(&self) -> Market<'_> {
+        Market {
             prices: &self.prices,
             unavailable: &self.unavailable,
             reservations: &self.reservations,
@@ -61,8 +54,21 @@ impl World {
             shifted_zones: &self.shifted,
             overlay_prices: &self.overlay,
             now: self.now,
+        }
+    }
+
+    fn refresh(&mut self) -> Arc<[Arc<InstanceType>]> {
+        self.unavailable.expire(self.now);
+        let mut types = std::mem::take(&mut self.types);
+        let inputs = Inputs {
+            region: &self.region,
+            shape: &self.shape,
+            settings: &self.settings,
+            memory: &self.memory,
         };
-        Arc::clone(self.types.refresh(inputs, market))
+        let refreshed = Arc::clone(types.refresh(inputs, self.market()));
+        self.types = types;
+        refreshed
     }
 }
 
@@ -157,4 +163,44 @@ fn a_reservation_replaces_its_type() {
     assert_eq!(replaced(&first, &read), ["m5.large"]);
     world.reservations.launched("cr-1", world.now);
     assert_eq!(replaced(&read, &world.refresh()), ["m5.large"]);
+}
+
+#[test]
+fn classes_that_differ_in_nothing_a_type_depends_on_share_their_types() {
+    let mut world = World::new();
+    let mut all = TypesOfClasses::default();
+    let shape = |spec: serde_json::Value| ClassShape::new(&class(&spec), None).unwrap();
+    let plain = || shape(json!({"amiFamily": "AL2023"}));
+    let tagged = shape(json!({"amiFamily": "AL2023", "tags": {"team": "a"}, "userData": "x"}));
+    let large = || {
+        let volume = json!([{"rootVolume": true, "ebs": {"volumeSize": "100Gi"}}]);
+        shape(json!({"amiFamily": "AL2023", "blockDeviceMappings": volume}))
+    };
+    all.set("a", plain(), DiscoveredMemory::default());
+    all.set("b", tagged, DiscoveredMemory::default());
+    all.set("c", large(), DiscoveredMemory::default());
+    let of = |all: &mut TypesOfClasses, world: &World, class: &str| {
+        let market = world.market();
+        Arc::clone(all.refresh(class, &world.region, &world.settings, market).unwrap())
+    };
+    let (a, b, c) =
+        (of(&mut all, &world, "a"), of(&mut all, &world, "b"), of(&mut all, &world, "c"));
+    assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &c));
+    assert_eq!(all.shapes.len(), 2);
+
+    // A class that learns keeps what it did not learn about, and the other stays as it is.
+    world.memory.observe(shared().get("m5.24xlarge").unwrap(), 370 << 30);
+    all.set("b", plain(), world.memory.clone());
+    assert!(Arc::ptr_eq(&a, &of(&mut all, &world, "a")));
+    let learned = of(&mut all, &world, "b");
+    assert_eq!(replaced(&a, &learned), ["m5.24xlarge"]);
+    all.set("a", plain(), world.memory.clone());
+    assert!(Arc::ptr_eq(&learned, &of(&mut all, &world, "a")), "they share again");
+
+    all.set("c", plain(), world.memory.clone());
+    assert_eq!(all.shapes.len(), 1);
+    for class in ["a", "b", "c", "a"] {
+        all.forget(class);
+    }
+    assert!(all.shapes.is_empty() && all.last("a").is_none());
 }

@@ -64,7 +64,7 @@ impl NodeClasses {
 
     fn forget(&self, name: &str) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        self.cloud.offers().note(|market, _| market.placement_groups.remove(name));
+        self.cloud.offers().forget(name);
     }
 }
 

@@ -71,9 +71,10 @@ impl FakeAws {
         Self { policy: Some(Arc::new(policy)), ..self.clone() }
     }
 
-    /// The names of the statements that allowed something so far.
-    pub fn used_statements(&self) -> BTreeSet<String> {
-        self.with(|cloud| cloud.requests.statements())
+    /// The rights that calls needed so far, by the name of the statement and the action: where no other statement of the policy
+    /// allowed the same, a policy without it would have refused the call.
+    pub fn needed_rights(&self) -> BTreeSet<(String, String)> {
+        self.with(|cloud| cloud.requests.needed_rights())
     }
 
     pub fn clock(&self) -> &Clock {
@@ -374,6 +375,22 @@ impl FakeAws {
     pub fn schedule_change(&self, ids: &[String]) {
         let notice = Notice::ScheduledChange { instances: ids.to_vec() };
         self.with(|cloud| cloud.notify(notice));
+    }
+
+    /// EC2 lists an event of an instance for the next day, such as `instance-retirement`. The description of one that is over
+    /// begins with `[Completed]`.
+    pub fn schedule_event(&self, id: &str, code: &str, description: &str) {
+        self.with(|cloud| {
+            let event = ec2::InstanceStatusEvent {
+                code: Some(code.to_owned()),
+                description: Some(description.to_owned()),
+                not_before: Some(cloud.now + jiff::SignedDuration::from_hours(24)),
+                ..ec2::InstanceStatusEvent::default()
+            };
+            if let Some(instance) = cloud.instances.get_mut(id) {
+                instance.scheduled.push(event);
+            }
+        });
     }
 
     /// Ends an instance without a call.

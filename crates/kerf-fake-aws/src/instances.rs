@@ -72,6 +72,8 @@ pub(crate) struct Instance {
     pub(crate) state: State,
     pub(crate) end: Option<End>,
     pub(crate) impaired: Option<(Impairment, Timestamp)>,
+    /// What AWS will do to it.
+    pub(crate) scheduled: Vec<ec2::InstanceStatusEvent>,
     /// What a screen would show.
     pub(crate) console: String,
 }

@@ -13,8 +13,8 @@ const KEPT: usize = 20_000;
 pub(crate) struct Requests {
     counts: BTreeMap<&'static str, Count>,
     kept: VecDeque<Kept>,
-    /// Statements of the policy that allowed something.
-    statements: BTreeSet<String>,
+    /// Statements of the policy that alone allowed an action.
+    needed_rights: BTreeSet<(String, String)>,
 }
 
 /// How often a call was made, and how it ended.
@@ -56,14 +56,12 @@ impl Requests {
         *refused.entry(code.to_owned()).or_default() += 1;
     }
 
-    pub(crate) fn used(&mut self, statement: &str) {
-        if !self.statements.contains(statement) {
-            self.statements.insert(statement.to_owned());
-        }
+    pub(crate) fn needed(&mut self, statement: &str, action: &str) {
+        self.needed_rights.insert((statement.to_owned(), action.to_owned()));
     }
 
-    pub(crate) fn statements(&self) -> BTreeSet<String> {
-        self.statements.clone()
+    pub(crate) fn needed_rights(&self) -> BTreeSet<(String, String)> {
+        self.needed_rights.clone()
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, Count> {

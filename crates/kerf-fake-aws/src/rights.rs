@@ -47,14 +47,15 @@ impl Need {
 }
 
 impl Cloud {
-    /// Whether the policy allows the call. What it needed is written down by the names of the statements.
+    /// Whether the policy allows the call. What only one of its statements allowed is written down.
     pub(crate) fn authorize<O: Operation + 'static>(
         &mut self,
         request: &O,
         policy: &Value,
     ) -> Result<(), Refused> {
         for need in self.needs(request) {
-            let Some(statement) = allowing(policy, &need) else {
+            let mut statements = allowing(policy, &need);
+            let Some(statement) = statements.next() else {
                 let message = format!(
                     "You are not authorized to perform this operation. User is not authorized to perform: {} on resource: {}",
                     need.action, need.resource
@@ -63,7 +64,9 @@ impl Cloud {
                     if O::SERVICE.id == "EC2" { "UnauthorizedOperation" } else { "AccessDenied" };
                 return Err(Refused::with_status(403, code, message));
             };
-            self.requests.used(statement);
+            if statements.next().is_none() {
+                self.requests.needed(statement, &need.action);
+            }
         }
         Ok(())
     }
@@ -167,7 +170,12 @@ impl Cloud {
             known.map_or(need.clone(), |profile| need.touches(&profile.tags))
         };
         Some(if let Some(create) = any.downcast_ref::<iam::CreateInstanceProfileRequest>() {
-            vec![of_profile(&create.instance_profile_name).requests(&profiles::tags(&create.tags))]
+            // IAM asks for the right to tag as well. Karpenter's policy, by which profiles can be made, grants it for what has the
+            // tags of the cluster already: those of the request count as the profile's.
+            let tags = profiles::tags(&create.tags);
+            let make = of_profile(&create.instance_profile_name).requests(&tags);
+            let tag = Need { action: "iam:TagInstanceProfile".to_owned(), ..make.clone() };
+            vec![make, tag.touches(&tags)]
         } else if let Some(tag) = any.downcast_ref::<iam::TagInstanceProfileRequest>() {
             vec![of_profile(&tag.instance_profile_name).requests(&profiles::tags(&tag.tags))]
         } else if let Some(add) = any.downcast_ref::<iam::AddRoleToInstanceProfileRequest>() {
@@ -251,10 +259,10 @@ fn last(url: Option<&str>) -> Option<&str> {
     url.and_then(|url| url.rsplit('/').next())
 }
 
-/// The name of the first statement that allows it.
-fn allowing<'a>(policy: &'a Value, need: &Need) -> Option<&'a str> {
-    let statements = policy["Statement"].as_array()?;
-    let allowing = statements.iter().find(|statement| {
+/// The names of the statements that allow it.
+fn allowing<'a>(policy: &'a Value, need: &'a Need) -> impl Iterator<Item = &'a str> {
+    let statements = policy["Statement"].as_array().into_iter().flatten();
+    let allowing = statements.filter(|statement| {
         statement["Effect"] == "Allow"
             && texts(&statement["Action"]).any(|action| action == need.action)
             && texts(&statement["Resource"]).any(|pattern| matches(pattern, &need.resource))
@@ -265,7 +273,7 @@ fn allowing<'a>(policy: &'a Value, need: &Need) -> Option<&'a str> {
                     .all(|(key, wanted)| holds(operator, key, wanted, need))
             })
     });
-    allowing?["Sid"].as_str()
+    allowing.filter_map(|statement| statement["Sid"].as_str())
 }
 
 /// Operators that are not known here do not hold: a policy is not to be wider here than at AWS.

@@ -318,6 +318,7 @@ impl Launch<'_> {
             state: State::Pending,
             end: None,
             impaired: None,
+            scheduled: Vec::new(),
             console: String::new(),
         };
         cloud.begin(instance);

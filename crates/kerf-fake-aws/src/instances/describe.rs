@@ -155,7 +155,7 @@ impl Instance {
         ec2::InstanceStatus {
             availability_zone: Some(self.zone.clone()),
             availability_zone_id: cloud.network.zone_id(&self.zone),
-            events: Vec::new(),
+            events: self.scheduled.clone(),
             instance_id: Some(self.id.clone()),
             instance_state: Some(state(self.state)),
             instance_status: Some(summary(Impairment::Instance)),
@@ -180,7 +180,9 @@ impl Instance {
             "attached-ebs-status.status" => one("ok"),
             "instance-state-name" => one(self.state.name()),
             "availability-zone" => one(&self.zone),
-            "event.code" => Some(Vec::new()),
+            "event.code" => {
+                Some(self.scheduled.iter().filter_map(|event| event.code.clone()).collect())
+            }
             "instance-status.reachability" | "system-status.reachability" => {
                 let which = if name.starts_with("instance") {
                     Impairment::Instance

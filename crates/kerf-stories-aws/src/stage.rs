@@ -15,7 +15,7 @@ use kerf_provider::{CloudProvider, NodeClassKind};
 use kerf_provider_aws::{Connection, Options, Parts};
 use kerf_provider_kwok::KwokProvider;
 use kerf_stories::clouds::Cloud;
-use kerf_testbed::Testbed;
+use kerf_testbed::{KUBERNETES_VERSION, Testbed};
 use serde_json::Value;
 
 use crate::{machines, words};
@@ -59,6 +59,7 @@ impl AwsStage {
     fn new(settings: kerf_fake_aws::Settings, kubelets: KubeletSettings) -> Self {
         let settings = kerf_fake_aws::Settings {
             region: machines::REGION.to_owned(),
+            kubernetes_version: KUBERNETES_VERSION.to_owned(),
             zones: 4,
             subnet_addresses: ADDRESSES,
             delays: Delays { no_answer: Duration::from_secs(30), ..settings.delays },
@@ -92,8 +93,6 @@ impl Cloud for AwsStage {
             clock: aws.clock().clone(),
             options: Options {
                 cluster_name: self.settings.cluster.clone(),
-                // The testbed's API server has a version of its own, for which nodes would be replaced.
-                eks_control_plane: true,
                 interruption_queue: Some(self.settings.queue.clone()),
                 ..Options::default()
             },

@@ -19,6 +19,7 @@ mod table;
 mod watch;
 mod write;
 
+pub use discovery::KUBERNETES_VERSION;
 pub use error::{ApiError, Named};
 pub(crate) use feed::{Feed, Seen, Wanted};
 pub use request::{Call, Query, Verb};

@@ -33,7 +33,9 @@ mod serve;
 mod service;
 mod testbed;
 
-pub use api::{Api, ApiError, Body, Call, Incoming, Named, Query, Verb, WatchCut};
+pub use api::{
+    Api, ApiError, Body, Call, Incoming, KUBERNETES_VERSION, Named, Query, Verb, WatchCut,
+};
 pub use cloud::{CSI_ZONE, CloudFault, CloudFaults, FaultyCloud, Offered};
 pub use faults::{Fault, Faults, Matching, Times};
 pub use log::{Entry, EventLog, Write};

@@ -7,8 +7,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The version of the real control plane that the testbed is measured against.
-const VERSION: &str = "v1.36.4";
+/// The version of Kubernetes that the testbed is. It is that of the real control plane that it is measured against.
+pub const KUBERNETES_VERSION: &str = "1.36";
+const PATCH: &str = "4";
 
 impl State {
     pub(super) fn discover(&self, path: &[&str], accept: &str) -> Result<Answer, ApiError> {
@@ -41,10 +42,15 @@ impl State {
             }
             ["api", "v1"] => self.resource_list("", "v1")?,
             ["apis", group, version] => self.resource_list(group, version)?,
-            ["version"] => json!({
-                "major": "1", "minor": "36", "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean",
-                "buildDate": "", "goVersion": "", "compiler": "rustc", "platform": "testbed",
-            }),
+            ["version"] => {
+                let (major, minor) =
+                    KUBERNETES_VERSION.split_once('.').unwrap_or((KUBERNETES_VERSION, ""));
+                json!({
+                    "major": major, "minor": minor, "gitVersion": format!("v{KUBERNETES_VERSION}.{PATCH}"),
+                    "gitCommit": "", "gitTreeState": "clean", "buildDate": "", "goVersion": "",
+                    "compiler": "rustc", "platform": "testbed",
+                })
+            }
             ["openapi", "v3"] => self.open_api_index(),
             ["openapi", "v3", "api", version] => self.open_api("", version)?,
             ["openapi", "v3", "apis", group, version] => self.open_api(group, version)?,

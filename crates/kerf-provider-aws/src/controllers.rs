@@ -14,6 +14,7 @@ mod zonal_shift;
 
 use std::sync::Arc;
 
+use kerf_cluster::Delta;
 use kerf_provider::Registry;
 
 use crate::cloud::AwsCloud;
@@ -33,4 +34,10 @@ pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
     registry.add(memory::Memory { cloud: Arc::clone(cloud) });
     registry.add(joining::Joining { cloud: Arc::clone(cloud) });
     zonal_shift::register(cloud, registry);
+}
+
+/// Whether something holds of an object from this change on.
+fn begins<K>(delta: &Delta<K>, holds: impl Fn(&K) -> bool) -> bool {
+    let held = delta.before.as_deref().is_some_and(&holds);
+    !held && delta.after.as_deref().is_some_and(&holds)
 }

@@ -26,6 +26,7 @@ use kerf_runtime::{
 };
 use tracing::warn;
 
+use super::begins;
 use crate::cloud::AwsCloud;
 
 /// Most nodes have joined by then. They have fifteen minutes.
@@ -48,9 +49,9 @@ impl Reconciler for Joining {
     }
 
     fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
-        let Change::NodeClaim(delta) = change else { return };
-        let is = |claim: &Option<Arc<NodeClaim>>| claim.as_deref().is_some_and(is_awaited);
-        if is(&delta.after) && !is(&delta.before) {
+        if let Change::NodeClaim(delta) = change
+            && begins(delta, is_awaited)
+        {
             queue.add_after(delta.key.name.clone(), FIRST_LOOK);
         }
     }

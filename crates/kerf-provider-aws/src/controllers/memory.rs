@@ -13,6 +13,7 @@ use kerf_provider::{BoxError, ControllerContext, Reconciler};
 use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 
+use super::begins;
 use crate::cloud::AwsCloud;
 
 /// Looks at each node when it has registered.
@@ -32,9 +33,9 @@ impl Reconciler for Memory {
     }
 
     fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
-        let Change::Node(delta) = change else { return };
-        let was = delta.before.as_deref().is_some_and(is_registered);
-        if !was && delta.after.as_deref().is_some_and(is_registered) {
+        if let Change::Node(delta) = change
+            && begins(delta, is_registered)
+        {
             queue.add(delta.key.name.clone());
         }
     }

@@ -12,6 +12,7 @@ use kerf_provider::{BoxError, ControllerContext, Reconciler};
 use kerf_runtime::{Outcome, Queue, Workers};
 use kube::ResourceExt;
 
+use super::begins;
 use crate::cloud::AwsCloud;
 
 const WRITTEN: [&str; 2] = [annotations::INSTANCE_TAGGED, annotations::CLUSTER_NAME_TAGGED];
@@ -34,8 +35,9 @@ impl Reconciler for Tagging {
     }
 
     fn concerns(&self, change: &Change, _: &Cluster, queue: &Queue<String>) {
-        let Change::NodeClaim(delta) = change else { return };
-        if delta.after.as_deref().is_some_and(is_due) {
+        if let Change::NodeClaim(delta) = change
+            && begins(delta, is_due)
+        {
             queue.add(delta.key.name.clone());
         }
     }

@@ -1,45 +1,19 @@
-//! What the provider finds out before it works, against the stand-in for AWS and the testbed, in virtual time.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+//! What the provider finds out before it works.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Service;
-use kerf_aws_model::catalogue::Catalogue;
 use kerf_fake_aws::{FakeAws, Settings};
-use kerf_provider::{CloudProvider, Connect, FlagValues, Registry};
-use kerf_provider_aws::{Connection, Start};
-use kerf_runtime::{Fence, Metrics};
+use kerf_provider::{CloudProvider, Registry};
+use kerf_runtime::Metrics;
 use kerf_testbed::Testbed;
 use kube::Api;
 use serde_json::json;
 
-static CATALOGUE: LazyLock<Arc<Catalogue>> =
-    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
-
-const REGION: &str = "us-west-2";
+use crate::account::{CATALOGUE, unstarted};
 
 fn account(testbed: &Testbed) -> FakeAws {
     FakeAws::new(Settings::instant(), Arc::clone(&CATALOGUE), testbed.clock().clone())
-}
-
-fn connection(
-    testbed: &Testbed,
-    aws: &FakeAws,
-    metrics: &Metrics,
-    flags: &[(&'static str, &str)],
-) -> Arc<Connection> {
-    let name = ("cluster-name", "test".to_owned());
-    let flags = flags.iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let start = Start::new(Connect {
-        client: testbed.client(),
-        clock: testbed.clock().clone(),
-        fence: Fence::open(testbed.clock().clone()),
-        metrics,
-        cluster_ca: Some(b"certificate".to_vec()),
-        reserved_capacity: true,
-        flags: &FlagValues::new(flags.chain([name])),
-    });
-    Arc::new(Connection::new(start.unwrap().over(Arc::new(aws.clone()), REGION)))
 }
 
 #[test]
@@ -51,7 +25,7 @@ fn a_provider_that_has_started_is_ready_and_knows_prices_and_types() {
         let dns: Service = serde_json::from_value(dns).unwrap();
         services.create(&kube::api::PostParams::default(), &dns).await.unwrap();
         let (aws, metrics) = (account(&testbed), Metrics::default());
-        let connection = connection(&testbed, &aws, &metrics, &[]);
+        let connection = unstarted(&testbed, &aws, &metrics, &[]);
         assert_eq!(connection.ready(), Err("the AWS provider has not started yet".to_owned()));
         connection.start().await.unwrap();
         assert_eq!(connection.ready(), Ok(()));
@@ -94,7 +68,7 @@ fn what_is_missing_is_said_and_found_later() {
         Testbed::in_virtual_time(async {
             let testbed = Testbed::builder().start().unwrap();
             let (aws, metrics) = (account(&testbed), Metrics::default());
-            let connection = connection(&testbed, &aws, &metrics, flags);
+            let connection = unstarted(&testbed, &aws, &metrics, flags);
             aws.deny(denied);
             let started = connection.start().await;
             let Some(expected) = expected else {

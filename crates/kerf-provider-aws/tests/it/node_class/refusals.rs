@@ -9,7 +9,7 @@ use kerf_fake_aws::{Fault, PlacementGroup, Refused, Strategy};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::stage::{Stage, said, sleep};
+use super::stage::{Stage, said, sleep};
 
 /// A class with something that is wrong, and what is right instead.
 struct Wrong {
@@ -62,7 +62,7 @@ async fn what_is_wrong_with_a_class_is_a_condition_until_it_is_edited() {
             alias("bottlerocket@latest"),
             AMIS_READY,
             "UnsupportedAlias",
-            "AWS publishes no AMI for the alias al2@latest and Kubernetes 1.34",
+            "AWS publishes no AMI for the alias al2@latest and Kubernetes 1.36",
         ),
         wrong(
             json!({ "role": "Nobody" }),

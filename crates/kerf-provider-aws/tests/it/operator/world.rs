@@ -1,10 +1,6 @@
 //! A cluster in an account, and the operator in it.
 
-use std::{
-    fmt::Debug,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -12,34 +8,20 @@ use k8s_openapi::api::{
 };
 use kerf_api::{NodeClaim, NodePool};
 use kerf_aws_api::{Ec2NodeClass, additions};
-use kerf_aws_model::{
-    catalogue::Catalogue,
-    instance_types::{CniSettings, Settings},
-    launch_template::Cluster,
-    prices::Prices,
-    user_data::ClusterAccess,
-};
-use kerf_controllers::{
-    Operator,
-    operator::{self, Freshness, Timing},
-};
 use kerf_fake_aws::{FakeAws, KubeletSettings, Kubelets};
-use kerf_provider_aws::{Connection, Options, Parts};
-use kerf_runtime::{Fence, Metrics};
+use kerf_provider::CloudProvider;
+use kerf_provider_aws::Options;
 use kerf_testbed::{Faults, Testbed, actors};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
-static CATALOGUE: LazyLock<Arc<Catalogue>> =
-    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
+use crate::account::{Process, account, provider};
 
-pub(crate) const REGION: &str = "us-west-2";
 const PATIENCE: Duration = Duration::from_hours(2);
 
 pub(crate) struct World {
@@ -47,9 +29,8 @@ pub(crate) struct World {
     pub(crate) aws: FakeAws,
     /// What goes wrong on the operator's way to the API server.
     pub(crate) faults: Faults,
-    pub(crate) metrics: Metrics,
     options: Options,
-    operator: Option<JoinHandle<()>>,
+    operator: Option<Process>,
     _actors: actors::Running,
 }
 
@@ -68,19 +49,23 @@ pub(crate) fn options() -> Options {
 }
 
 impl World {
-    /// A cloud as slow as the real one, a class that is ready, and a pool of that class with `changes` merged into its
-    /// requirements.
+    /// A cloud as slow as the real one, and the operator with a class and a pool.
     pub(crate) async fn new(options: Options, requirements: Value) -> Self {
+        let mut world = Self::without_operator(options, requirements).await;
+        world.start_operator();
+        world
+    }
+
+    /// A class, and a pool of that class with these requirements.
+    pub(crate) async fn without_operator(options: Options, requirements: Value) -> Self {
         let testbed = Testbed::builder().with_crds(additions().node_classes.clone()).start();
         let testbed = testbed.unwrap();
         let actors = testbed.start_actors(actors::Actors::default());
-        let settings = kerf_fake_aws::Settings::default();
-        let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), testbed.clock().clone());
+        let aws = account(testbed.clock());
         let kubelets = Kubelets::new(aws.clone(), testbed.client(), KubeletSettings::default());
         tokio::spawn(kubelets.run());
-        let mut world = Self {
+        let world = Self {
             faults: Faults::seeded(testbed.seed()),
-            metrics: Metrics::default(),
             operator: None,
             _actors: actors,
             testbed,
@@ -92,8 +77,7 @@ impl World {
             .create::<NodePool>(json!({
                 "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
                 "spec": {
-                    // What goes here goes because of its instance.
-                    "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]},
+                    "disruption": {"consolidateAfter": "Never"},
                     "template": {"spec": {
                         "nodeClassRef": {
                             "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default",
@@ -103,62 +87,23 @@ impl World {
                 },
             }))
             .await;
-        world.start_operator();
         world
     }
 
     /// A process with nothing in its memory. One that runs already is killed.
     pub(crate) fn start_operator(&mut self) {
+        let provider = provider(&self.aws, &self.options);
+        self.start_with(Arc::new(provider));
+    }
+
+    pub(crate) fn start_with(&mut self, provider: Arc<dyn CloudProvider>) {
         self.kill_operator();
-        self.metrics = Metrics::default();
-        let clock = self.testbed.clock().clone();
-        let fence = Fence::open(clock.clone());
-        let provider = Connection::started(Parts {
-            aws: Arc::new(self.aws.clone()),
-            clock: clock.clone(),
-            options: self.options.clone(),
-            kubernetes_version: "1.34".to_owned(),
-            catalogue: Arc::clone(&CATALOGUE),
-            cluster: Cluster {
-                access: ClusterAccess {
-                    name: "test".to_owned(),
-                    endpoint: "https://cluster.example.com".to_owned(),
-                    ca_bundle: Some("Y2VydGlmaWNhdGU=".to_owned()),
-                    service_cidr: Some("10.100.0.0/16".to_owned()),
-                },
-                region: REGION.to_owned(),
-                dns: Some("10.100.0.10".parse().unwrap()),
-            },
-            settings: Settings {
-                region: REGION.to_owned(),
-                vm_memory_overhead: 0.075,
-                reserved_enis: 0,
-                cni: CniSettings::default(),
-                reserved_capacity: true,
-            },
-            region: CATALOGUE.region(REGION).unwrap(),
-            prices: Prices::new(CATALOGUE.prices(REGION).unwrap()),
-        });
-        let operator = Operator {
-            client: self.testbed.client_with(&self.faults),
-            provider: Arc::new(provider),
-            settings: kerf_controllers::Settings::default(),
-            metrics: self.metrics.clone(),
-            ready: watch::channel(false).0,
-            freshness: Freshness::default(),
-            timing: Timing::in_process(),
-            seed: 0,
-            clock,
-            fence,
-        };
-        let running = operator::run(operator, std::future::ready(()), CancellationToken::new());
-        self.operator = Some(tokio::spawn(async move { running.await.unwrap() }));
+        let client = self.testbed.client_with(&self.faults);
+        self.operator = Some(Process::start(client, self.testbed.clock(), provider));
     }
 
     pub(crate) fn kill_operator(&mut self) {
-        if let Some(running) = self.operator.take() {
-            running.abort();
-        }
+        self.operator = None;
     }
 
     async fn create_class(&self) {
@@ -236,6 +181,13 @@ impl World {
         self.until("the pods run", async |world| world.running().await.len() == replicas).await;
     }
 
+    pub(crate) async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        self.api::<K>().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
     pub(crate) async fn scale(&self, replicas: usize) {
         let api: Api<Deployment> = Api::namespaced(self.testbed.client(), "default");
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
@@ -294,9 +246,13 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
+    pub(crate) fn metrics(&self) -> String {
+        self.operator.as_ref().map(|process| process.metrics.text()).unwrap_or_default()
+    }
+
     /// The value of a metric, by the beginning of its line.
     pub(crate) fn metric(&self, line: &str) -> Option<String> {
-        let text = self.metrics.text();
+        let text = self.metrics();
         let value = text.lines().find_map(|one| one.strip_prefix(line).map(str::trim));
         value.map(str::to_owned)
     }

@@ -1,38 +1,23 @@
 //! An account, a cluster and the operator between them.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event;
 use kerf_api::conditions::{Conditioned, READY};
 use kerf_aws_api::{Ec2NodeClass, additions};
-use kerf_aws_model::{
-    catalogue::Catalogue,
-    instance_types::{CniSettings, Settings},
-    launch_template::Cluster,
-    prices::Prices,
-    user_data::ClusterAccess,
-};
-use kerf_controllers::{
-    Operator,
-    operator::{self, Freshness, Timing},
-};
+use kerf_aws_model::catalogue::Catalogue;
 use kerf_fake_aws::FakeAws;
-use kerf_provider_aws::{Connection, Options, Parts};
-use kerf_runtime::{Fence, Metrics};
+use kerf_provider_aws::Options;
 use kerf_testbed::Testbed;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
 
-static CATALOGUE: LazyLock<Arc<Catalogue>> =
-    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
+use crate::account::{self, CATALOGUE, Process, REGION};
 
-pub(crate) const REGION: &str = "us-west-2";
 pub(crate) const CA_BUNDLE: &str = "Y2VydGlmaWNhdGU=";
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_mins(30);
@@ -42,9 +27,8 @@ pub(crate) struct Stage {
     pub(crate) aws: FakeAws,
     pub(crate) classes: Api<Ec2NodeClass>,
     pub(crate) options: Options,
-    region: String,
     catalogue: Arc<Catalogue>,
-    operator: Option<JoinHandle<()>>,
+    operator: Option<Process>,
 }
 
 impl Stage {
@@ -56,13 +40,10 @@ impl Stage {
     pub(crate) fn in_region(region: &str, catalogue: Arc<Catalogue>) -> Self {
         let crds = kerf_api::crd::crds(&[additions()]);
         let testbed = Testbed::builder().with_crds(crds).start().unwrap();
-        let settings = kerf_fake_aws::Settings { region: region.to_owned(), ..Default::default() };
-        let aws = FakeAws::new(settings, Arc::clone(&catalogue), testbed.clock().clone());
+        let aws = account::account_in(region, &catalogue, testbed.clock());
         let classes = Api::all(testbed.client());
-        // The version of the account's cluster, for which it has images.
-        let options = Options { eks_control_plane: true, ..Options::default() };
-        let region = region.to_owned();
-        Self { testbed, aws, classes, options, region, catalogue, operator: None }
+        let options = Options::default();
+        Self { testbed, aws, classes, options, catalogue, operator: None }
     }
 
     pub(crate) fn with_operator() -> Self {
@@ -71,58 +52,15 @@ impl Stage {
         stage
     }
 
-    fn provider(&self) -> Connection {
-        Connection::started(Parts {
-            aws: Arc::new(self.aws.clone()),
-            clock: self.testbed.clock().clone(),
-            options: self.options.clone(),
-            kubernetes_version: "1.34".to_owned(),
-            catalogue: Arc::clone(&self.catalogue),
-            cluster: Cluster {
-                access: ClusterAccess {
-                    name: "test".to_owned(),
-                    endpoint: "https://cluster.example.com".to_owned(),
-                    ca_bundle: Some(CA_BUNDLE.to_owned()),
-                    service_cidr: Some("10.100.0.0/16".to_owned()),
-                },
-                region: self.region.clone(),
-                dns: Some("10.100.0.10".parse().unwrap()),
-            },
-            settings: Settings {
-                region: self.region.clone(),
-                vm_memory_overhead: 0.075,
-                reserved_enis: 0,
-                cni: CniSettings::default(),
-                reserved_capacity: true,
-            },
-            region: self.catalogue.region(&self.region).unwrap(),
-            prices: Prices::new(self.catalogue.prices(&self.region).unwrap()),
-        })
-    }
-
     pub(crate) fn start(&mut self) {
-        let clock = self.testbed.clock().clone();
-        let operator = Operator {
-            client: self.testbed.client(),
-            fence: Fence::open(clock.clone()),
-            clock,
-            settings: kerf_controllers::Settings::default(),
-            provider: Arc::new(self.provider()),
-            metrics: Metrics::default(),
-            ready: watch::channel(false).0,
-            freshness: Freshness::default(),
-            timing: Timing::in_process(),
-            seed: 0,
-        };
-        let running = operator::run(operator, std::future::ready(()), CancellationToken::new());
-        self.operator = Some(tokio::spawn(async move { running.await.unwrap() }));
+        let provider = account::provider_in(&self.aws, &self.catalogue, &self.options);
+        let (client, clock) = (self.testbed.client(), self.testbed.clock());
+        self.operator = Some(Process::start(client, clock, Arc::new(provider)));
     }
 
     /// Between two calls, as a crash would.
     pub(crate) fn kill(&mut self) {
-        if let Some(operator) = self.operator.take() {
-            operator.abort();
-        }
+        self.operator = None;
     }
 
     /// The spec is laid over one that has all it needs; `null` takes a field away.
@@ -208,12 +146,6 @@ impl Stage {
                 && event.reason.as_deref() == Some(reason)
         };
         events.into_iter().filter(about).filter_map(|event| event.message).collect()
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kerf_aws_api::{Ec2NodeClass, annotations};
 
-use crate::world::{World, on_demand_m5, options, play};
+use super::world::{World, on_demand_m5, options, play};
 
 /// Of the newest claim: what it was launched with.
 async fn memory_of_claims(world: &World) -> Vec<String> {

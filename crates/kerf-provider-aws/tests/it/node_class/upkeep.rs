@@ -9,7 +9,7 @@ use kerf_fake_aws::Release;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::stage::{Stage, said, sleep};
+use super::stage::{Stage, said, sleep};
 
 fn names(class: &Ec2NodeClass) -> Vec<String> {
     let amis = class.status.iter().flat_map(|status| &status.amis);

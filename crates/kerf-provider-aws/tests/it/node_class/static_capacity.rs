@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::stage::Stage;
+use super::stage::Stage;
 
 /// As printed, with two changes: the version of the API is today's, and the class has a name that Kubernetes takes. It refuses
 /// capital letters in names.

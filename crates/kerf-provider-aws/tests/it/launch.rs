@@ -1,39 +1,30 @@
-//! The provider against the stand-in for AWS, in virtual time.
-#![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
+//! From claims to instances, without an operator.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kerf_api::{NodeClaim, NodeClass};
 use kerf_aws_api::Ec2NodeClass;
 use kerf_aws_client::Aws as _;
-use kerf_aws_model::catalogue::Catalogue;
-use kerf_aws_model::instance_types::{CniSettings, Settings};
-use kerf_aws_model::prices::Prices;
 use kerf_aws_wire::ec2;
 use kerf_fake_aws::{Depth, FakeAws, Fault, PoolSelector};
 use kerf_provider::{CloudProvider, ProviderError};
-use kerf_provider_aws::{Connection, Options, Parts};
+use kerf_provider_aws::{Connection, Options};
 use kerf_runtime::Clock;
 use serde_json::json;
 
-static CATALOGUE: LazyLock<Arc<Catalogue>> =
-    LazyLock::new(|| Arc::new(Catalogue::built_in().unwrap()));
-
-const REGION: &str = "us-west-2";
+use crate::account::{account, provider};
 
 /// An account with a class that is ready.
 struct Account {
     aws: FakeAws,
-    clock: Clock,
     class: NodeClass,
 }
 
 impl Account {
     fn open() -> Self {
         let clock = Clock::starting_at("2026-11-16T20:00:00Z".parse().unwrap());
-        let settings = kerf_fake_aws::Settings::default();
-        let aws = FakeAws::new(settings, Arc::clone(&CATALOGUE), clock.clone());
+        let aws = account(&clock);
         aws.add_instance_profile("profile", "KarpenterNodeRole-test");
         let mut class: Ec2NodeClass = serde_json::from_value(json!({
             "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
@@ -52,28 +43,12 @@ impl Account {
         }]);
         class.status.as_mut().unwrap().conditions = serde_json::from_value(ready).unwrap();
         let class = NodeClass::of(&class).unwrap();
-        Self { aws, clock, class }
+        Self { aws, class }
     }
 
     /// A process that has just started.
     fn provider(&self) -> Connection {
-        Connection::started(Parts {
-            aws: Arc::new(self.aws.clone()),
-            clock: self.clock.clone(),
-            options: Options::default(),
-            kubernetes_version: "1.34".to_owned(),
-            catalogue: Arc::clone(&CATALOGUE),
-            cluster: self.aws.cluster(),
-            settings: Settings {
-                region: REGION.to_owned(),
-                vm_memory_overhead: 0.075,
-                reserved_enis: 0,
-                cni: CniSettings::default(),
-                reserved_capacity: true,
-            },
-            region: CATALOGUE.region(REGION).unwrap(),
-            prices: Prices::new(CATALOGUE.prices(REGION).unwrap()),
-        })
+        provider(&self.aws, &Options::default())
     }
 
     /// Ids of the instances that were launched for the claim.

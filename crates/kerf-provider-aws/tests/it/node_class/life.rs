@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::stage::{CA_BUNDLE, Stage, sleep};
+use super::stage::{CA_BUNDLE, Stage, sleep};
 
 #[tokio::test(start_paused = true)]
 async fn a_class_becomes_ready_and_is_written_only_when_something_changed() {

@@ -7,7 +7,7 @@ use kerf_fake_aws::Impairment;
 use kerf_testbed::{Fault, Matching, Verb};
 use serde_json::json;
 
-use crate::world::{World, is_in, on_demand_m5, options, play};
+use super::world::{World, is_in, on_demand_m5, options, play};
 
 /// Type and zone.
 fn offering(claim: &NodeClaim) -> (String, String) {
@@ -68,7 +68,7 @@ fn twenty_interrupted_nodes_are_replaced_before_ec2_takes_them() {
         let received =
             "karpenter_interruption_received_messages_total{message_type=\"spot_interrupted\"}";
         assert_eq!(count(received).as_deref(), Some("20"));
-        let disrupted = world.metrics.text();
+        let disrupted = world.metrics();
         assert!(disrupted.contains("reason=\"spot_interrupted\""), "{disrupted}");
         world.pass(Duration::from_mins(6)).await;
         assert!(ids.iter().all(|id| !world.aws.alive().contains(id)));
@@ -157,7 +157,7 @@ fn an_instance_that_somebody_ends_is_replaced() {
         assert!(took < Duration::from_mins(2), "{took:?}");
         assert_eq!(world.events("InstanceTerminating").await.len(), 2);
         let line = "reason=\"instance_terminated\"";
-        assert!(world.metrics.text().contains(line));
+        assert!(world.metrics().contains(line));
     });
 }
 
@@ -207,7 +207,7 @@ fn a_node_whose_status_check_fails_is_replaced_without_a_drain() {
             })
             .await;
         assert!(took < Duration::from_mins(3), "{took:?}");
-        assert!(world.metrics.text().contains("reason=\"system_status\""));
+        assert!(world.metrics().contains("reason=\"system_status\""));
         let line =
             "karpenter_interruption_instance_status_unhealthy_total{category=\"SystemStatus\"}";
         assert_eq!(world.metric(line).as_deref(), Some("1"));
@@ -226,5 +226,36 @@ fn without_the_right_to_look_at_status_checks_all_else_goes_on() {
         let asked = world.aws.count("DescribeInstanceStatus");
         assert!(asked <= 20, "asked {asked} times in an hour");
         assert_eq!(world.running().await.len(), 1);
+    });
+}
+
+/// Pods are well there still, so that they are moved and not lost.
+#[test]
+fn a_node_that_aws_will_stop_is_drained_and_replaced() {
+    play(async {
+        let world = World::new(options(), on_demand_m5()).await;
+        world.pods_apart(1).await;
+        let before = world.running().await;
+        let [id] = &*world.aws.alive() else { panic!("one instance") };
+        world.aws.schedule_event(id, "system-reboot", "[Completed] the host was rebooted");
+        world.pass(Duration::from_mins(3)).await;
+        assert_eq!(world.running().await, before, "what is over calls for nothing");
+        world.aws.schedule_event(id, "instance-retirement", "the host fails");
+        let took = world
+            .until("the pod runs elsewhere", async |world| {
+                let nodes = world.running().await;
+                nodes.len() == 1 && nodes != before
+            })
+            .await;
+        assert!(took < Duration::from_mins(3), "{took:?}");
+        assert!(!world.events("Evicted").await.is_empty(), "it was drained");
+        let events = world.events("InstanceUnhealthy").await;
+        let message = "AWS will reboot, stop or retire the instance";
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(events.iter().all(|(_, said)| said == message), "{events:?}");
+        assert!(world.metrics().contains("reason=\"event_status\""));
+        let line =
+            "karpenter_interruption_instance_status_unhealthy_total{category=\"EventStatus\"}";
+        assert_eq!(world.metric(line).as_deref(), Some("1"));
     });
 }

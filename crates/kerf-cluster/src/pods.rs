@@ -14,20 +14,79 @@ use crate::do_not_disrupt::Protection;
 /// A terminating pod that is still there this long after its time is stuck: nothing on the node will end it.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
+/// Why no node is launched for a pod, whatever it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotProvisionable<'a> {
+    #[error("it has node {node}")]
+    Scheduled { node: &'a str },
+    #[error("a DaemonSet owns it, and its node follows from that")]
+    Daemon,
+    #[error("a kubelet runs it from a file")]
+    StaticPod,
+    #[error("it preempts other pods and gets their place on node {node}")]
+    Preempting { node: &'a str },
+    #[error("it has scheduling gates, and kube-scheduler waits until they are removed")]
+    Gated,
+    #[error("it has ended")]
+    Ended,
+    #[error("kube-scheduler has not found it unschedulable")]
+    NotUnschedulable,
+}
+
+impl NotProvisionable<'_> {
+    /// How it is called in output that programs read.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Scheduled { .. } => "Scheduled",
+            Self::Daemon => "Daemon",
+            Self::StaticPod => "StaticPod",
+            Self::Preempting { .. } => "Preempting",
+            Self::Gated => "SchedulingGated",
+            Self::Ended => "Ended",
+            Self::NotUnschedulable => "NotUnschedulable",
+        }
+    }
+}
+
 /// Whether kube-scheduler gave up on the pod and a new node could help.
 pub fn is_provisionable(pod: &Pod) -> bool {
+    check_provisionable(pod).is_ok()
+}
+
+/// The same with the reason.
+pub fn check_provisionable(pod: &Pod) -> Result<(), NotProvisionable<'_>> {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-    let unschedulable = conditions.into_iter().any(|condition| {
-        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
-    });
+    let verdict = |reason: &str| {
+        conditions.clone().any(|condition| {
+            condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some(reason)
+        })
+    };
+    if let Some(node) = node_name(pod) {
+        return Err(NotProvisionable::Scheduled { node });
+    }
+    if is_owned_by_daemon_set(pod) {
+        return Err(NotProvisionable::Daemon);
+    }
+    if is_owned_by_node(pod) {
+        return Err(NotProvisionable::StaticPod);
+    }
     // A pod that is preempting others gets their place soon.
     let preempting = status.and_then(|status| status.nominated_node_name.as_deref());
-    unschedulable
-        && !is_scheduled(pod)
-        && preempting.is_none_or(str::is_empty)
-        && !is_owned_by_daemon_set(pod)
-        && !is_owned_by_node(pod)
+    if let Some(node) = preempting.filter(|node| !node.is_empty()) {
+        return Err(NotProvisionable::Preempting { node });
+    }
+    if verdict("Unschedulable") {
+        return Ok(());
+    }
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    Err(if is_terminal(pod) {
+        NotProvisionable::Ended
+    } else if gates.is_some_and(|gates| !gates.is_empty()) || verdict("SchedulingGated") {
+        NotProvisionable::Gated
+    } else {
+        NotProvisionable::NotUnschedulable
+    })
 }
 
 pub fn is_scheduled(pod: &Pod) -> bool {
@@ -250,19 +309,23 @@ mod tests {
     fn provisionable_pods_are_those_that_kube_scheduler_gave_up_on() {
         let condition = |kind: &str, reason: &str| json!({"status": {"conditions": [{"type": kind, "status": "False", "reason": reason}]}});
         let cases = [
-            (json!({}), true),
-            (json!({"spec": {"nodeName": ""}}), true),
-            (json!({"spec": {"nodeName": "n"}}), false),
-            (json!({"status": {"nominatedNodeName": "n"}}), false),
-            (condition("PodScheduled", "SchedulingGated"), false),
-            (condition("Ready", "Unschedulable"), false),
-            (owned_by("apps/v1", "DaemonSet"), false),
-            (owned_by("v1", "Node"), false),
-            (owned_by("apps/v1", "ReplicaSet"), true),
-            (owned_by("example.com/v1", "DaemonSet"), true),
+            (json!({}), ""),
+            (json!({"spec": {"nodeName": ""}}), ""),
+            (json!({"spec": {"nodeName": "n"}}), "Scheduled"),
+            (json!({"status": {"nominatedNodeName": "n"}}), "Preempting"),
+            (condition("PodScheduled", "SchedulingGated"), "SchedulingGated"),
+            (condition("Ready", "Unschedulable"), "NotUnschedulable"),
+            (json!({"status": {"phase": "Failed", "conditions": []}}), "Ended"),
+            (owned_by("apps/v1", "DaemonSet"), "Daemon"),
+            (owned_by("v1", "Node"), "StaticPod"),
+            (owned_by("apps/v1", "ReplicaSet"), ""),
+            (owned_by("example.com/v1", "DaemonSet"), ""),
         ];
         for (changes, expected) in cases {
-            assert_eq!(is_provisionable(&unschedulable(&changes)), expected, "{changes}");
+            let pod = unschedulable(&changes);
+            let reason = check_provisionable(&pod).map_err(|why| why.name()).err();
+            assert_eq!(reason.unwrap_or_default(), expected, "{changes}");
+            assert_eq!(is_provisionable(&pod), expected.is_empty(), "{changes}");
         }
     }
 

@@ -27,7 +27,7 @@ pub fn candidate(snapshot: &Snapshot, index: usize, method: Method) -> Result<Ca
 
 pub(crate) type NodeCheck = fn(&Snapshot, &Node) -> Result<(), Blocked>;
 
-/// What is asked of every node, whatever the method, and how it is called where it is explained.
+/// What is asked of every node, whatever the method, each with the fact that it states where it passes.
 pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 10] = [
     ("no command is under way for it", |snapshot, node| {
         require(!snapshot.is_in_queue(node), || Blocked::InQueue)
@@ -35,12 +35,12 @@ pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 10] = [
     ("it has a NodeClaim", |_, node| require(node.claim.is_some(), || Blocked::NotManaged)),
     ("it has a Node", |_, node| require(node.exists, || Blocked::NoNode)),
     ("it is initialized", |_, node| require(node.initialized, || Blocked::NotInitialized)),
-    ("it is not on its way out", |_, node| require(!node.deleting, || Blocked::Leaving)),
-    ("no pod is about to come", |snapshot, node| match snapshot.nominated_until(node) {
+    ("it is not being deleted", |_, node| require(!node.deleting, || Blocked::Leaving)),
+    ("no pod is expected on it", |snapshot, node| match snapshot.nominated_until(node) {
         Some(until) => Err(Blocked::Nominated { until }),
         None => Ok(()),
     }),
-    ("it does not ask to be left alone", |_, node| {
+    ("it has no do-not-disrupt annotation", |_, node| {
         require(!node.disruption.do_not_disrupt, || Blocked::NodeDoNotDisrupt)
     }),
     ("it and its pods can be read", |_, node| match &node.disruption.unreadable {
@@ -123,13 +123,12 @@ pub(crate) type CandidateCheck = fn(&Snapshot, &Candidate) -> Result<(), Blocked
 const DYNAMIC: (&str, CandidateCheck) = ("its NodePool is not static", |snapshot, candidate| {
     require(!pool(snapshot, candidate).is_static(), || Blocked::StaticPool)
 });
-const ENABLED: (&str, CandidateCheck) =
-    ("its NodePool does not say consolidateAfter: Never", |snapshot, candidate| {
-        let never = pool(snapshot, candidate).disruption.consolidate_after.is_never();
-        require(!never, || Blocked::ConsolidationDisabled { pool: candidate.pool.clone() })
-    });
+const ENABLED: (&str, CandidateCheck) = ("its NodePool consolidates", |snapshot, candidate| {
+    let never = pool(snapshot, candidate).disruption.consolidate_after.is_never();
+    require(!never, || Blocked::ConsolidationDisabled { pool: candidate.pool.clone() })
+});
 const QUIET: (&str, CandidateCheck) =
-    ("its NodeClaim is Consolidatable: quiet for consolidateAfter", |_, candidate| {
+    ("no pod has come or gone for consolidateAfter", |_, candidate| {
         let quiet = candidate.node.disruption.consolidatable;
         require(quiet, || Blocked::NotConsolidatable)
     });
@@ -137,17 +136,16 @@ const QUIET: (&str, CandidateCheck) =
 pub(crate) const EMPTINESS: [(&str, CandidateCheck); 4] = [
     DYNAMIC,
     ENABLED,
-    ("no pod would have to move", |_, candidate| {
+    ("it is empty", |_, candidate| {
         require(candidate.is_empty(), || Blocked::NotEmpty { pods: candidate.pods.len() })
     }),
     QUIET,
 ];
 
-const DRIFTED: (&str, CandidateCheck) =
-    ("it is no longer as its NodePool wants it", |_, candidate| {
-        let drifted = candidate.node.disruption.drifted_since.is_some();
-        require(drifted, || Blocked::NotDrifted)
-    });
+const DRIFTED: (&str, CandidateCheck) = ("it has drifted", |_, candidate| {
+    let drifted = candidate.node.disruption.drifted_since.is_some();
+    require(drifted, || Blocked::NotDrifted)
+});
 
 pub(crate) const DRIFT: [(&str, CandidateCheck); 2] = [DYNAMIC, DRIFTED];
 
@@ -173,8 +171,10 @@ pub(crate) const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
     }),
     ("its zone is known", |_, candidate| require(candidate.zone.is_some(), || Blocked::NoZone)),
     ENABLED,
-    ("it is not empty", |_, candidate| require(!candidate.is_empty(), || Blocked::Empty)),
-    ("its NodePool's policy is not WhenEmpty", |snapshot, candidate| {
+    ("it has pods that would have to move", |_, candidate| {
+        require(!candidate.is_empty(), || Blocked::Empty)
+    }),
+    ("its NodePool also consolidates nodes with pods", |snapshot, candidate| {
         let only_empty =
             pool(snapshot, candidate).disruption.policy == ConsolidationPolicy::WhenEmpty;
         require(!only_empty, || Blocked::PolicyWhenEmpty { pool: candidate.pool.clone() })
@@ -183,7 +183,7 @@ pub(crate) const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
     ("its grace period is over", |snapshot, candidate| {
         controls::grace_period(snapshot, &candidate.node)
     }),
-    ("its utilization is not above the threshold", |snapshot, candidate| {
+    ("its utilization is within the threshold", |snapshot, candidate| {
         let controls = &pool(snapshot, candidate).disruption.controls;
         controls::utilization(&candidate.node, controls, snapshot.now)
     }),

@@ -48,13 +48,15 @@ pub struct NodeExplanation {
     pub checks: Vec<Check>,
     /// One for each method that has something to say about single nodes.
     pub methods: Vec<MethodExplanation>,
+    /// What the first method that wants it would do, or what stands against the last.
+    pub verdict: Result<Command, Blocked>,
 }
 
-/// One question and its answer.
+/// One check: what holds if it passes, and what holds instead if it does not.
 #[derive(Clone, Debug)]
 pub struct Check {
-    pub question: &'static str,
-    pub answer: Result<(), Blocked>,
+    pub fact: &'static str,
+    pub outcome: Result<(), Blocked>,
 }
 
 #[derive(Clone, Debug)]
@@ -139,14 +141,11 @@ impl<'e> Explainer<'e> {
 
     /// `None`: there is no such node. A claim whose node has yet to appear goes by its own name.
     pub fn node(&self, name: &str) -> Option<NodeExplanation> {
-        let nodes = &self.snapshot.nodes;
-        let index = nodes
-            .iter()
-            .position(|node| node.name == name || node.claim.as_deref() == Some(name))?;
-        let node = &nodes[index];
+        let index = self.index_of(name)?;
+        let node = &self.snapshot.nodes[index];
         let checks = NODE_CHECKS
             .iter()
-            .map(|(question, check)| Check { question, answer: check(self.snapshot, node) });
+            .map(|(fact, check)| Check { fact, outcome: check(self.snapshot, node) });
         let candidate = self.described(index);
         let methods = candidate.iter().flat_map(|candidate| {
             self.methods(candidate).map(|(method, alone)| self.method(candidate, method, alone))
@@ -157,8 +156,19 @@ impl<'e> Explainer<'e> {
             quiet_since: node.disruption.quiet_since(),
             checks: checks.collect(),
             methods: methods.collect(),
+            verdict: self.line(index).verdict,
             candidate,
         })
+    }
+
+    /// The node in a line, by its own name or that of its claim.
+    pub fn node_line(&self, name: &str) -> Option<NodeVerdict> {
+        Some(self.line(self.index_of(name)?))
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        let nodes = &mut self.snapshot.nodes.iter();
+        nodes.position(|node| node.name == name || node.claim.as_deref() == Some(name))
     }
 
     /// `None`: there is no such pool.
@@ -247,18 +257,19 @@ impl<'e> Explainer<'e> {
 
     fn method(&self, candidate: &Candidate, method: Method, alone: &Alone) -> MethodExplanation {
         let mut answers = vec![Check {
-            question: "its pods may be evicted",
-            answer: candidates::check_pods(self.snapshot, &candidate.node, method),
+            fact: "its pods may be evicted",
+            outcome: candidates::check_pods(self.snapshot, &candidate.node, method),
         }];
         answers.extend(
-            method.row().checks.iter().map(|(question, check)| Check {
-                question,
-                answer: check(self.snapshot, candidate),
-            }),
+            method
+                .row()
+                .checks
+                .iter()
+                .map(|(fact, check)| Check { fact, outcome: check(self.snapshot, candidate) }),
         );
         answers.push(Check {
-            question: "the budgets of its NodePool leave room",
-            answer: afford(&self.allowances[&method.reason()], candidate, method),
+            fact: "the budgets of its NodePool leave room",
+            outcome: afford(&self.allowances[&method.reason()], candidate, method),
         });
         let simulation = (alone.simulation)(self, candidate);
         let plan = simulation.map(|simulation| simulation.plan(&[candidate], &Stop::default()));

@@ -33,7 +33,7 @@ pub(crate) struct Row {
     pub(crate) eventual: bool,
     /// Whether it is about nodes of static pools, or about those of all others.
     pub(crate) of_static_pools: bool,
-    /// What it asks of its candidates, and how that is called where it is explained.
+    /// What it asks of its candidates, each with the fact that it states where it passes.
     pub(crate) checks: &'static [(&'static str, CandidateCheck)],
     /// Looks at the whole cluster.
     pub(crate) look: for<'p> fn(&mut Look<'p>, &mut Shared<'p>),

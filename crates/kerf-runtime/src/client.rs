@@ -48,6 +48,14 @@ pub enum Error {
          set KUBECONFIG to the path of a kubeconfig file"
     )]
     NoKubeconfig { paths: String },
+    #[error("cannot read the kubeconfig {path}: no such file; --kubeconfig takes the path of one")]
+    NoGivenKubeconfig { path: String },
+    #[error("the kubeconfig {paths} has no context {context}; it has: {known}")]
+    NoContext { context: String, paths: String, known: String },
+    #[error(
+        "--context {context} needs a kubeconfig, and this process runs in a pod without one; give it with --kubeconfig"
+    )]
+    ContextInPod { context: String },
     #[error("cannot use the kubeconfig {paths}: {source}")]
     Kubeconfig { paths: String, source: Box<KubeconfigError> },
     #[error("cannot use the service account of this pod: {0}")]
@@ -56,16 +64,40 @@ pub enum Error {
     Setup { url: String, source: Box<kube::Error> },
 }
 
+/// Which cluster is meant, where a user says more than the environment does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The file to read, and no other.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig other than its current one.
+    pub context: Option<String>,
+}
+
 /// How to reach the cluster: the files that `KUBECONFIG` names, else the service account of the pod,
 /// else `$HOME/.kube/config`. This is client-go's order; kube-rs asks the pod last.
 pub async fn config() -> Result<Config, Error> {
-    match Source::choose(|name| env::var_os(name), Path::exists)? {
+    config_of(&Target::default()).await
+}
+
+/// The same for the cluster that is meant. A context is one of a kubeconfig, whatever pod this is.
+pub async fn config_of(target: &Target) -> Result<Config, Error> {
+    match Source::of(target, |name| env::var_os(name), Path::exists)? {
         Source::Pod => Config::incluster().map_err(|e| Error::InCluster(Box::new(e))),
         Source::Files(paths) => {
             let failed =
                 |source| Error::Kubeconfig { paths: join(&paths), source: Box::new(source) };
-            let options = KubeConfigOptions::default();
             let merged = merged(&paths).map_err(failed)?;
+            if let Some(context) = &target.context {
+                let mut known = merged.contexts.iter().map(|one| one.name.clone());
+                if !known.any(|name| name == *context) {
+                    let known = merged.contexts.iter().map(|one| one.name.as_str());
+                    let known = known.collect::<Vec<_>>().join(", ");
+                    let (context, paths) = (context.clone(), join(&paths));
+                    return Err(Error::NoContext { context, paths, known });
+                }
+            }
+            let context = target.context.clone();
+            let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
             Config::from_custom_kubeconfig(merged, &options).await.map_err(failed)
         }
     }
@@ -156,6 +188,24 @@ enum Source {
 }
 
 impl Source {
+    fn of(
+        target: &Target,
+        variable: impl Fn(&str) -> Option<OsString>,
+        exists: impl Fn(&Path) -> bool,
+    ) -> Result<Self, Error> {
+        match &target.kubeconfig {
+            Some(path) if exists(path) => return Ok(Self::Files(vec![path.clone()])),
+            Some(path) => {
+                return Err(Error::NoGivenKubeconfig { path: path.display().to_string() });
+            }
+            None => {}
+        }
+        match (Self::choose(variable, exists)?, &target.context) {
+            (Self::Pod, Some(context)) => Err(Error::ContextInPod { context: context.clone() }),
+            (source, _) => Ok(source),
+        }
+    }
+
     fn choose(
         variable: impl Fn(&str) -> Option<OsString>,
         exists: impl Fn(&Path) -> bool,
@@ -251,6 +301,50 @@ mod tests {
             let exists = |path: &Path| existing.iter().any(|e| Path::new(e) == path);
             let chosen = Source::choose(variable, exists).map_err(|e| e.to_string());
             assert_eq!(chosen, expected.map_err(str::to_owned), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_or_a_context_that_is_given_is_used() {
+        let target = |kubeconfig: Option<&str>, context: Option<&str>| Target {
+            kubeconfig: kubeconfig.map(PathBuf::from),
+            context: context.map(str::to_owned),
+        };
+        let files = |path: &str| Ok(Source::Files(vec![PathBuf::from(path)]));
+        let (in_pod, outside) = (true, false);
+        for (target, pod, expected) in [
+            (target(Some("/given"), None), outside, files("/given")),
+            (target(Some("/given"), Some("a")), in_pod, files("/given")),
+            (
+                target(Some("/missing"), None),
+                outside,
+                Err(
+                    "cannot read the kubeconfig /missing: no such file; --kubeconfig takes the path of one",
+                ),
+            ),
+            (target(None, Some("a")), outside, files("/home/me/.kube/config")),
+            (
+                target(None, Some("a")),
+                in_pod,
+                Err(
+                    "--context a needs a kubeconfig, and this process runs in a pod without one; give it with --kubeconfig",
+                ),
+            ),
+            (target(None, None), in_pod, Ok(Source::Pod)),
+        ] {
+            let variable = |name: &str| match name {
+                "KUBERNETES_SERVICE_HOST" | "KUBERNETES_SERVICE_PORT" if pod => Some("1".into()),
+                "HOME" => Some("/home/me".into()),
+                _ => None,
+            };
+            let there =
+                [Path::new("/given"), Path::new("/home/me/.kube/config"), Path::new(TOKEN_FILE)];
+            let found = Source::of(&target, variable, |path| there.contains(&path));
+            assert_eq!(
+                found.map_err(|e| e.to_string()),
+                expected.map_err(str::to_owned),
+                "{target:?}"
+            );
         }
     }
 

@@ -13,6 +13,7 @@ use kerf_provider::{Flag, FlagKind as Kind, Provider};
 
 #[cfg(feature = "aws")]
 mod aws;
+mod cluster;
 #[cfg(feature = "simulate")]
 mod demo;
 pub(crate) mod flags;
@@ -29,7 +30,9 @@ pub(crate) use aws::{AwsCommand, PolicyOptions};
 pub(crate) use demo::DemoOptions;
 use options::Values;
 pub(crate) use options::{InvalidValue, Options};
-pub(crate) use plan::{ExplainOptions, Explained, Format, PlanOptions, SnapshotOptions};
+pub(crate) use plan::{
+    ExplainOptions, Explained, Format, Output, PlanOptions, SnapshotOptions, Sources,
+};
 #[cfg(feature = "simulate")]
 pub(crate) use simulate::SimulateOptions;
 
@@ -166,7 +169,8 @@ fn examples() -> String {
         (true, "kerf run --help                    the flags of the operator"),
         (true, "kerf run                           run the operator on the cluster of KUBECONFIG"),
         (true, "kerf plan -f my.yaml               what the operator would launch"),
-        (true, "kerf explain node/NAME             why the operator leaves a node alone"),
+        (true, "kerf explain node/NAME             why a node stays, or what would become of it"),
+        (true, "kerf explain pod/NAME -n shop      why a pod is pending, or where it would go"),
         (simulate, "kerf simulate scenario.yaml        what a policy would cost and spare"),
     ];
     let lines = examples.into_iter().filter_map(|(here, line)| here.then_some(line));
@@ -242,7 +246,13 @@ impl Refused {
                 let argument = context(ContextKind::InvalidArg).unwrap_or_default();
                 let hint = match argument {
                     // kubectl has it, and so have most operators.
-                    "--kubeconfig" => " (set the environment variable KUBECONFIG)".into(),
+                    "--kubeconfig" if !help.starts_with("kerf snapshot") => {
+                        " (set the environment variable KUBECONFIG)".into()
+                    }
+                    "-n" | "--namespace" if help.starts_with("kerf snapshot") => {
+                        " (a snapshot has all namespaces, because their pods share the nodes)"
+                            .into()
+                    }
                     _ => hint(ContextKind::SuggestedArg),
                 };
                 Self::Usage(format!("unknown argument {argument}{hint}; see {help}"))

@@ -24,6 +24,14 @@ pub(crate) fn figures<const N: usize>(
     })
 }
 
+/// Lines of a name and what is known by it.
+pub(crate) fn facts<'a>(lines: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let lines: Vec<_> = lines.into_iter().collect();
+    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
+    let lines = lines.iter().map(|(name, value)| format!("  {name:<width$}   {value}\n"));
+    lines.collect()
+}
+
 fn render<const N: usize>(
     title: &str,
     header: &[&str; N],

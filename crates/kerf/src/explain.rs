@@ -1,16 +1,23 @@
-//! `kerf explain`: why a node is left alone, or what would become of it.
+//! `kerf explain`: why a node is left alone, or what would become of it; why a pod is pending, or where it would go.
+//!
+//! An answer is a value ([`node::Report`], [`pool::Report`], [`pod::Report`]): a verdict, facts and refusals. It is printed as
+//! it is for programs; `text` beside each makes it readable.
 
 use std::process::ExitCode;
 
+use kerf_cluster::Key;
 use kerf_disruption::explain::Explainer;
+use kerf_model::Snapshot;
 
 use crate::{
     cli::{ExplainOptions, Explained},
     plan::{Objects, PlanError, print},
 };
 
-mod node;
-mod pool;
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod pool;
+pub(crate) mod verdict;
 
 pub(crate) fn explain(options: &ExplainOptions) -> ExitCode {
     match explained(options) {
@@ -20,44 +27,65 @@ pub(crate) fn explain(options: &ExplainOptions) -> ExitCode {
 }
 
 fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
-    let objects =
-        Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
-    let snapshot = &objects.seen.snapshot()?.snapshot;
-    let settings = options.settings.disruption();
-    for warning in objects.warnings.iter().chain(&options.warnings) {
+    let (sources, output) = (&options.sources, options.output);
+    let objects = Objects::gather(sources)?;
+    let taken = &objects.seen.snapshot()?;
+    let snapshot = &taken.snapshot;
+    let settings = sources.settings.disruption();
+    for warning in objects.warnings.iter().chain(&sources.warnings) {
         eprintln!("kerf: {warning}");
     }
-    let explainer = Explainer::new(snapshot, &settings);
+    let explainer = &Explainer::new(snapshot, &settings);
     let not_there = |kind, name: &String, known: Vec<&str>| PlanError::NotThere {
         kind,
         name: name.clone(),
         known: shown(&known),
     };
-    let unknown_types = |pool: Option<&str>| {
-        let pool = objects.seen.loaded.cluster.pools().named(pool?)?;
-        objects.unknown_types(pool).map(|why| why.to_string())
-    };
     match &options.what {
         Explained::Node(name) => {
             let known = || snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
-            let found = explainer.node(name).ok_or_else(|| not_there("node", name, known()))?;
-            let unknown_types = unknown_types(found.node.pool.as_deref());
-            let labels = &snapshot.labels;
-            let claim = found.node.claim.as_ref();
-            let of_pool = claim.and_then(|claim| objects.seen.drift.get(claim));
-            let of_class = claim.and_then(|claim| objects.cloud_drift.get(claim));
-            let drift = of_pool.map(|drift| node::NewDrift::of_pool(drift.reason()));
-            let drift = drift.or_else(|| of_class.map(node::NewDrift::of_class));
-            let report = node::Report::new(&found, objects.moment, unknown_types, drift, labels);
-            print(&report, options.format, node::render)
+            let report = node_report(&objects, snapshot, explainer, name);
+            let report = report.ok_or_else(|| not_there("node", name, known()))?;
+            print(&report, output, |report, _| node::text::render(report))
         }
         Explained::Pool(name) => {
             let known = || snapshot.pools.keys().map(String::as_str).collect();
             let found = explainer.pool(name).ok_or_else(|| not_there("nodepool", name, known()))?;
-            let report = pool::Report::new(&found, objects.moment, unknown_types(Some(name)));
-            print(&report, options.format, pool::render)
+            let unknown_types = unknown_types(&objects, Some(name));
+            let report = pool::Report::new(&found, objects.moment, unknown_types);
+            print(&report, output, |report, _| pool::text::render(report))
+        }
+        Explained::Pod { namespace, name } => {
+            let namespace = namespace.as_ref().unwrap_or(&objects.namespace);
+            let key = Key::namespaced(namespace, name);
+            let scheduling = &sources.settings.scheduling();
+            let question = pod::Question { objects: &objects, taken, explainer, scheduling };
+            let report = pod::Report::new(&question, &key)?;
+            print(&report, output, |report, _| pod::text::render(report))
         }
     }
+}
+
+/// Everything about one node, by its own name or that of its claim.
+fn node_report(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    explainer: &Explainer<'_>,
+    name: &str,
+) -> Option<node::Report> {
+    let found = explainer.node(name)?;
+    let unknown_types = unknown_types(objects, found.node.pool.as_deref());
+    let claim = found.node.claim.as_ref();
+    let of_pool = claim.and_then(|claim| objects.seen.drift.get(claim));
+    let of_class = claim.and_then(|claim| objects.cloud_drift.get(claim));
+    let drift = of_pool.map(|drift| node::NewDrift::of_pool(drift.reason()));
+    let drift = drift.or_else(|| of_class.map(node::NewDrift::of_class));
+    Some(node::Report::new(&found, objects.moment, unknown_types, drift, &snapshot.labels))
+}
+
+fn unknown_types(objects: &Objects, pool: Option<&str>) -> Option<String> {
+    let pool = objects.seen.loaded.cluster.pools().named(pool?)?;
+    objects.unknown_types(pool).map(|why| why.to_string())
 }
 
 /// What there is instead, in a line: nobody reads the names of a thousand nodes.

@@ -1,6 +1,6 @@
 //! `kerf plan`: what would be launched for these pods, and why not.
 
-use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{collections::BTreeMap, io, process::ExitCode, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_api::{
@@ -13,7 +13,6 @@ use kerf_cluster::{
     validation::InvalidPod,
     view::Unreadable,
 };
-use kerf_controllers::Settings;
 use kerf_manifests::{Loader, MOST_PODS, Offline};
 use kerf_model::snapshot::Idle;
 use kerf_provider::{BoxError, Catalogue, CloudDrift, ForeseenDrift, UnknownTypes};
@@ -21,16 +20,16 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use crate::{
-    cli::{Format, PlanOptions},
-    providers::{self, Chosen},
-    snapshot::{ReadError, read_cluster},
+    cli::{Format, Output, PlanOptions, Sources},
+    providers,
+    snapshot::{ReadCluster, ReadError, read_cluster},
 };
 use input::InputError;
 use report::Report;
 
 pub(crate) use disruption::CommandReport;
 pub(crate) use moment::Moment;
-pub(crate) use report::Claim;
+pub(crate) use report::{Claim, Refused};
 pub(crate) use table::count;
 
 mod disruption;
@@ -59,6 +58,8 @@ pub(crate) enum PlanError {
     Cluster(#[from] ReadError),
     #[error("there is no {kind} {name}; there are: {known}")]
     NotThere { kind: &'static str, name: String, known: String },
+    #[error("there is no pod {name} in namespace {namespace}; {hint}")]
+    NoPod { name: String, namespace: String, hint: String },
     #[error("cannot write the plan: {0}")]
     Write(String),
 }
@@ -70,7 +71,7 @@ pub(crate) fn plan(options: &PlanOptions) -> ExitCode {
 
 fn launches(options: &PlanOptions) -> Result<ExitCode, PlanError> {
     let report = report(options)?;
-    print(&report, options.format, table::render)?;
+    print(&report, options.output, table::render)?;
     let homeless = options.fail_on_unschedulable && !report.unschedulable.is_empty();
     Ok(if homeless { ExitCode::from(UNSCHEDULABLE) } else { ExitCode::SUCCESS })
 }
@@ -87,12 +88,12 @@ impl PlanError {
 
 pub(crate) fn print<R: Serialize>(
     report: &R,
-    format: Format,
-    render: impl Fn(&R) -> String,
+    output: Output,
+    render: impl Fn(&R, Output) -> String,
 ) -> Result<(), PlanError> {
     let wrong = |error: &dyn std::error::Error| PlanError::Write(error.to_string());
-    let text = match format {
-        Format::Table => render(report),
+    let text = match output.format {
+        Format::Table => render(report, output),
         Format::Json => serde_json::to_string_pretty(report).map_err(|e| wrong(&e))? + "\n",
         Format::Yaml => serde_saphyr::to_string(report).map_err(|e| wrong(&e))?,
     };
@@ -104,17 +105,20 @@ pub(crate) fn print<R: Serialize>(
 }
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {
-    let objects =
-        Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
+    let sources = &options.sources;
+    let objects = Objects::gather(sources)?;
     let Taken { snapshot, left_out } = objects.seen.snapshot()?;
-    let plan = kerf_scheduler::schedule_cheaply(&snapshot, &options.settings.scheduling());
+    let plan = kerf_scheduler::schedule_cheaply(&snapshot, &sources.settings.scheduling());
     let mut report = Report::new(&snapshot, &plan);
     let (uninterested, invalid): (Vec<_>, Vec<_>) =
         left_out.into_iter().partition(InvalidPod::wants_no_pool);
     report.add_invalid(&invalid);
     report.notes = notes(&objects.seen, &uninterested);
     report.notes.extend(objects.drift_notes());
-    report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
+    report.notes.extend(objects.warnings.iter().chain(&sources.warnings).cloned());
+    if let Some(namespace) = &options.namespace {
+        report.keep_namespace(namespace);
+    }
     Ok(report)
 }
 
@@ -122,6 +126,8 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
 pub(crate) struct Objects {
     pub(crate) seen: Offline,
     pub(crate) moment: Moment,
+    /// Where a pod is that is named without a namespace.
+    pub(crate) namespace: String,
     /// Why the instance types of a pool are not known.
     unknown_types: BTreeMap<String, String>,
     /// Claims that have drifted from their NodeClass as it is here, and that no operator has marked so yet.
@@ -131,13 +137,9 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// `now` is the time to judge at, where it is given.
-    pub(crate) fn gather(
-        files: &[PathBuf],
-        now: Option<Timestamp>,
-        settings: &Settings,
-        chosen: &Chosen,
-    ) -> Result<Self, PlanError> {
+    pub(crate) fn gather(sources: &Sources) -> Result<Self, PlanError> {
+        let Sources { files, target, now, settings, provider: chosen, .. } = sources;
+        let mut namespace = "default".to_owned();
         let catalogue = chosen.catalogue().map_err(PlanError::InstanceTypes)?;
         // The objects may come from any cloud.
         let label_rules = catalogue.label_rules().clone().calling_zones_as_clouds_do();
@@ -145,14 +147,16 @@ impl Objects {
         let classes = classes.map(|class| (class.group, class.kind));
         let (mut objects, mut warnings) = (Loader::knowing(classes), Vec::new());
         if files.is_empty() {
-            for object in read_cluster(|_| {})? {
+            let read: ReadCluster = read_cluster(target, |_| {})?;
+            namespace = read.namespace;
+            for object in read.objects {
                 objects.add(object).map_err(InputError::of_cluster)?;
             }
         } else {
             warnings = input::read(files, &mut objects)?;
         }
         let newest = objects.newest().filter(|_| !files.is_empty());
-        let moment = Moment::of(now, newest, files.is_empty());
+        let moment = Moment::of(*now, newest, files.is_empty());
         let mut loaded = objects.finish(&label_rules, moment.judged_at);
         loaded.cluster.spread_by_default(settings.default_spread.clone());
         let cluster = &loaded.cluster;
@@ -173,7 +177,7 @@ impl Objects {
         let mut seen = loaded.seen_with(inputs);
         let cloud_drift =
             foresee_drift(&mut seen.loaded.cluster, &*catalogue, &types, now, &mut warnings);
-        Ok(Self { seen, moment, unknown_types, cloud_drift, warnings })
+        Ok(Self { seen, moment, namespace, unknown_types, cloud_drift, warnings })
     }
 
     /// A sentence for each claim that has drifted from its NodeClass as it is here.

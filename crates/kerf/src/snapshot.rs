@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kerf_manifests::{dumped, dumped_node_class, dumped_resources, referenced_node_classes};
 use kerf_runtime::{
     Clock, Fence, Metrics,
-    client::{self, Connection, RequestMetrics},
+    client::{self, Connection, RequestMetrics, Target},
 };
 use kube::{
     Api, Client,
@@ -59,7 +59,8 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> ExitCode {
 
 fn take(options: &SnapshotOptions) -> Result<(), SnapshotError> {
     let taken_at = Clock::system().now();
-    let objects = read_cluster(|progress| eprintln!("{progress}"))?;
+    let ReadCluster { objects, .. } =
+        read_cluster(&options.target, |progress| eprintln!("{progress}"))?;
     let written = match &options.output_file {
         None => match write(&objects, taken_at, &mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -112,15 +113,29 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// Lists everything that decisions depend on, trimmed to what they use. Nothing is written, and secrets and
-/// config maps are not asked for.
-pub(crate) fn read_cluster(progress: impl FnMut(Progress<'_>)) -> Result<Vec<Value>, ReadError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(ReadError::Runtime)?.block_on(read_all(progress))
+/// What was read.
+pub(crate) struct ReadCluster {
+    pub(crate) objects: Vec<Value>,
+    /// That of the context.
+    pub(crate) namespace: String,
 }
 
-async fn read_all(mut progress: impl FnMut(Progress<'_>)) -> Result<Vec<Value>, ReadError> {
-    let mut config = client::config().await?;
+/// Lists everything that decisions depend on, trimmed to what they use. Nothing is written, and secrets and
+/// config maps are not asked for.
+pub(crate) fn read_cluster(
+    target: &Target,
+    progress: impl FnMut(Progress<'_>),
+) -> Result<ReadCluster, ReadError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(ReadError::Runtime)?.block_on(read_all(target, progress))
+}
+
+async fn read_all(
+    target: &Target,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<ReadCluster, ReadError> {
+    let mut config = client::config_of(target).await?;
+    let namespace = config.default_namespace.clone();
     // Whoever waits at a prompt is told at once.
     config.default_retry = false;
     let user_agent = format!("kerf/{VERSION}");
@@ -145,7 +160,7 @@ async fn read_all(mut progress: impl FnMut(Progress<'_>)) -> Result<Vec<Value>, 
         list(&client, &resource, &mut objects, trimmed).await?;
         progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
     }
-    Ok(objects)
+    Ok(ReadCluster { objects, namespace })
 }
 
 async fn list(

@@ -6,25 +6,43 @@ use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use jiff::Timestamp;
 use kerf_controllers::Settings;
 use kerf_provider::Flag;
+use kerf_runtime::client::Target;
 
-use super::{InvalidValue, Refused, argument, flags, options::Values};
+use super::{InvalidValue, Refused, argument, cluster, flags, options::Values};
 use crate::providers::{self, Chosen};
 
 /// The arguments of `kerf plan`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PlanOptions {
-    /// In the order given; none means the cluster. `-` is standard input.
-    pub(crate) files: Vec<PathBuf>,
-    /// The time to judge at, if it is not to be found out.
-    pub(crate) now: Option<Timestamp>,
-    pub(crate) format: Format,
+    pub(crate) sources: Sources,
+    /// Show only pods of this namespace.
+    pub(crate) namespace: Option<String>,
+    pub(crate) output: Output,
     pub(crate) fail_on_unschedulable: bool,
     /// Plan which nodes to disrupt, instead of which to launch.
     pub(crate) disruption: bool,
-    /// The part of the operator's settings that plans depend on.
+}
+
+/// What a decision is made from: objects, a time, and settings.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Sources {
+    /// In the order given; none means the cluster. `-` is standard input.
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) target: Target,
+    /// The time to judge at, if it is not to be found out.
+    pub(crate) now: Option<Timestamp>,
+    /// The part of the operator's settings that decisions depend on.
     pub(crate) settings: Settings,
     pub(crate) provider: Chosen,
     pub(crate) warnings: Vec<String>,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) format: Format,
+    /// With the requirements behind a refusal.
+    pub(crate) verbose: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +55,7 @@ pub(crate) enum Format {
 /// The arguments of `kerf snapshot`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SnapshotOptions {
+    pub(crate) target: Target,
     /// Standard output if there is none.
     pub(crate) output_file: Option<PathBuf>,
 }
@@ -91,6 +110,8 @@ pub(super) fn plan_command() -> clap::Command {
         )
         .args_override_self(true)
         .args(sources())
+        .args(cluster::arguments())
+        .arg(cluster::namespace("Show only pods of this namespace; the plan is made for all of them"))
         .arg(
             Arg::new("disruption")
                 .long("disruption")
@@ -107,7 +128,7 @@ pub(super) fn plan_command() -> clap::Command {
 }
 
 /// Where objects come from, and how the answer is printed.
-fn sources() -> [Arg; 3] {
+fn sources() -> [Arg; 4] {
     [
         Arg::new("filename")
             .short('f')
@@ -117,6 +138,11 @@ fn sources() -> [Arg; 3] {
             .value_parser(value_parser!(PathBuf))
             .help("A file or a directory of files, YAML or JSON; - for standard input. May be repeated"),
         super::output(&["table", "json", "yaml"], "How to print the answer"),
+        Arg::new("verbose")
+            .short('v')
+            .long("verbose")
+            .action(ArgAction::SetTrue)
+            .help("Print the requirements and requests behind each refusal as well"),
         Arg::new("now")
             .long("now")
             .value_name("TIME")
@@ -126,10 +152,11 @@ fn sources() -> [Arg; 3] {
 
 pub(super) fn explain_command() -> clap::Command {
     clap::Command::new("explain")
-        .about("Show why Kerf leaves a node alone, or what it would do with the node")
+        .about("Show why a node stays or would go, or why a pod is pending or where it would go")
         .long_about(
-            "Show why Kerf leaves a node alone, or what it would do with the node: every check with its outcome, where \
-             its pods would go, and the prices. For a NodePool: its budgets, and one line for each of its nodes.\n\n\
+            "Show the answer in one sentence and then what it rests on. For a node: whether it stays or would go, every \
+             check as a fact, where its pods would go, and the prices. For a NodePool: its budgets, and one line for each \
+             of its nodes. For a pod: why it is pending, where it would go, or whether it holds its node.\n\n\
              The objects come from files. Without -f they come from the cluster that KUBECONFIG names; kerf explain \
              writes nothing to it. It decides with the same code as the operator.\n\n\
              Budgets, grace periods and expiry depend on the time. A cluster is judged by the clock. Files are judged \
@@ -138,7 +165,8 @@ pub(super) fn explain_command() -> clap::Command {
         .after_long_help(
             "Examples:\n  \
              kerf explain node/worker-1\n  \
-             kerf explain nodepool/general -o json\n  \
+             kerf explain np/general -o json\n  \
+             kerf explain pod/web-0 -n shop\n  \
              kerf snapshot > cluster.json && kerf explain node/worker-1 -f cluster.json\n  \
              kerf explain nodepool/general -f cluster.json --now=2026-01-05T23:00:00Z\n      \
              at another time, such as within the window of a budget",
@@ -148,9 +176,12 @@ pub(super) fn explain_command() -> clap::Command {
             Arg::new("what")
                 .value_name("KIND/NAME")
                 .required(true)
-                .help("node/NAME (of a Node or its NodeClaim) or nodepool/NAME"),
+                .num_args(1..=2)
+                .help("node/NAME (of a Node or its NodeClaim), nodepool/NAME or pod/NAME; also no, np and po, and KIND NAME"),
         )
         .args(sources())
+        .args(cluster::arguments())
+        .arg(cluster::namespace("The namespace of the pod [default: that of the context, else default]"))
         .args(deciding_flags().map(argument))
 }
 
@@ -163,6 +194,8 @@ pub(super) fn snapshot_command() -> clap::Command {
              environments and annotations of other projects are not saved. Secrets and ConfigMaps are not read.",
         )
         .after_long_help("Example:\n  kerf snapshot --output-file=cluster.json && kerf plan -f cluster.json")
+        .args_override_self(true)
+        .args(cluster::arguments())
         .arg(
             Arg::new("output-file")
                 .long("output-file")
@@ -177,16 +210,12 @@ impl PlanOptions {
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, Refused> {
-        let (settings, provider, warnings) = deciding(matches, variable)?;
         Ok(Self {
-            files: files(matches),
-            now: now(matches)?,
-            format: format(matches),
+            sources: Sources::read(matches, variable)?,
+            namespace: cluster::read_namespace(matches),
+            output: Output::read(matches),
             fail_on_unschedulable: matches.get_flag("fail-on-unschedulable"),
             disruption: matches.get_flag("disruption"),
-            settings,
-            provider,
-            warnings,
         })
     }
 }
@@ -195,18 +224,19 @@ impl PlanOptions {
 #[derive(Debug, PartialEq)]
 pub(crate) struct ExplainOptions {
     pub(crate) what: Explained,
-    pub(crate) files: Vec<PathBuf>,
-    pub(crate) now: Option<Timestamp>,
-    pub(crate) format: Format,
-    pub(crate) settings: Settings,
-    pub(crate) provider: Chosen,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) sources: Sources,
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Explained {
     Node(String),
     Pool(String),
+    /// Without a namespace it is in that of the context.
+    Pod {
+        namespace: Option<String>,
+        name: String,
+    },
 }
 
 impl ExplainOptions {
@@ -214,22 +244,52 @@ impl ExplainOptions {
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, Refused> {
-        let what = matches.get_one::<String>("what").map_or("", String::as_str);
-        let what = match what.split_once('/') {
-            Some(("node" | "nodes" | "nodeclaim" | "nodeclaims", name)) if !name.is_empty() => {
-                Explained::Node(name.to_owned())
-            }
-            Some(("nodepool" | "nodepools", name)) if !name.is_empty() => {
-                Explained::Pool(name.to_owned())
-            }
-            _ => {
-                let expected = "expected node/NAME or nodepool/NAME";
-                return Err(Refused::Usage(format!("cannot explain {what:?}: {expected}")));
-            }
+        let words: Vec<_> = matches.get_many::<String>("what").into_iter().flatten().collect();
+        let what = match &words[..] {
+            [both] => both.split_once('/'),
+            [kind, name] if !name.contains('/') => Some((kind.as_str(), name.as_str())),
+            _ => None,
         };
+        let what = what.filter(|(_, name)| !name.is_empty());
+        let what = what.and_then(|(kind, name)| Explained::named(kind, name.to_owned(), matches));
+        let what = what.ok_or_else(|| {
+            let words = words.iter().map(|word| word.as_str()).collect::<Vec<_>>().join(" ");
+            let expected = "expected node/NAME, nodepool/NAME or pod/NAME";
+            Refused::Usage(format!("cannot explain {words:?}: {expected}"))
+        })?;
+        let sources = Sources::read(matches, variable)?;
+        Ok(Self { what, sources, output: Output::read(matches) })
+    }
+}
+
+impl Explained {
+    /// By the names that kubectl has for the kinds.
+    fn named(kind: &str, name: String, matches: &ArgMatches) -> Option<Self> {
+        match kind {
+            "node" | "nodes" | "no" | "nodeclaim" | "nodeclaims" => Some(Self::Node(name)),
+            "nodepool" | "nodepools" | "np" => Some(Self::Pool(name)),
+            "pod" | "pods" | "po" => {
+                Some(Self::Pod { namespace: cluster::read_namespace(matches), name })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Sources {
+    fn read(
+        matches: &ArgMatches,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Refused> {
         let (settings, provider, warnings) = deciding(matches, variable)?;
-        let (files, now, format) = (files(matches), now(matches)?, format(matches));
-        Ok(Self { what, files, now, format, settings, provider, warnings })
+        let (files, target) = (files(matches), cluster::read_target(matches));
+        Ok(Self { files, target, now: now(matches)?, settings, provider, warnings })
+    }
+}
+
+impl Output {
+    fn read(matches: &ArgMatches) -> Self {
+        Self { format: format(matches), verbose: matches.get_flag("verbose") }
     }
 }
 
@@ -274,6 +334,7 @@ fn format(matches: &ArgMatches) -> Format {
 
 impl SnapshotOptions {
     pub(super) fn read(matches: &ArgMatches) -> Self {
-        Self { output_file: matches.get_one::<PathBuf>("output-file").cloned() }
+        let target = cluster::read_target(matches);
+        Self { target, output_file: matches.get_one::<PathBuf>("output-file").cloned() }
     }
 }

@@ -1,6 +1,4 @@
-//! One NodePool: its settings, its budgets, and a line for each of its nodes.
-
-use std::fmt::Write;
+//! One NodePool as a value: the verdict, its settings, its budgets, and a line for each of its nodes.
 
 use kerf_disruption::{
     Allowance,
@@ -9,13 +7,16 @@ use kerf_disruption::{
 use kerf_model::{Price, churn::GracePeriod};
 use serde::Serialize;
 
-use super::node::Refusal;
-use crate::{columns::section, plan::Moment};
+use super::verdict::{Refusal, Verdict};
+use crate::plan::Moment;
+
+pub(super) mod text;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
-    pool: String,
+pub(crate) struct Report {
+    pub(crate) verdict: Verdict,
+    pub(crate) pool: String,
     policy: &'static str,
     consolidate_after: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,12 +74,13 @@ struct NodeReport {
 }
 
 impl Report {
-    pub(super) fn new(
+    pub(crate) fn new(
         found: &PoolExplanation,
         moment: Moment,
         unknown_types: Option<String>,
     ) -> Self {
         Self {
+            verdict: Verdict::of_pool(found),
             pool: found.pool.clone(),
             policy: found.policy.as_str(),
             consolidate_after: found.consolidate_after.clone(),
@@ -138,68 +140,4 @@ impl NodeReport {
             refusal: found.verdict.as_ref().err().map(Refusal::new),
         }
     }
-}
-
-pub(super) fn render(report: &Report) -> String {
-    let mut text = format!("NodePool {}\n", report.pool);
-    if let Some(replicas) = report.replicas {
-        let _ = writeln!(text, "  static: keeps {replicas} nodes, and consolidates none");
-    }
-    let _ = writeln!(
-        text,
-        "  policy {}, consolidateAfter {}\n  utilization threshold {}, price improvement factor {}, \
-         savings threshold {}, grace period {}",
-        report.policy,
-        report.consolidate_after,
-        report.utilization_threshold,
-        report.price_improvement_factor,
-        report.savings_threshold,
-        report.grace_period
-    );
-    for line in report.unknown_types.iter().cloned().chain(report.moment.shown()) {
-        let _ = writeln!(text, "  {line}");
-    }
-    text.push('\n');
-    let budgets = report.budgets.iter().map(|budget| {
-        [
-            budget.nodes.clone(),
-            budget.reasons.as_ref().map_or("all".to_owned(), |reasons| reasons.join(",")),
-            budget.schedule.clone().unwrap_or_else(|| "always".to_owned()),
-            budget.duration.clone().unwrap_or_else(|| "-".to_owned()),
-            match (&budget.error, budget.active) {
-                (Some(error), _) => format!("allows nothing: {error}"),
-                (None, active) => if active { "yes" } else { "no" }.to_owned(),
-            },
-        ]
-    });
-    let header = ["NODES", "REASONS", "SCHEDULE", "DURATION", "ACTIVE"];
-    text.push_str(&section("Budgets", &header, budgets));
-    text.push('\n');
-    let allowances = report.allowances.iter().map(|one| {
-        [
-            one.reason.to_owned(),
-            one.nodes.to_string(),
-            one.allowed.map_or_else(|| "unlimited".to_owned(), |allowed| allowed.to_string()),
-            one.disrupting.to_string(),
-        ]
-    });
-    let header = ["REASON", "NODES", "ALLOWED", "DISRUPTING"];
-    text.push_str(&section("May be disrupted at a time", &header, allowances));
-    text.push('\n');
-    let nodes = report.nodes.iter().map(|node| {
-        let verdict = match (&node.refusal, node.decision) {
-            (Some(refusal), _) => format!("stays ({}): {}", refusal.reason, refusal.message),
-            (None, decision) => {
-                let saves = node.savings_per_hour.map(|savings| format!(", saves {savings}"));
-                let (decision, reason) =
-                    (decision.unwrap_or_default(), node.reason.unwrap_or_default());
-                format!("{decision} ({reason}){}", saves.unwrap_or_default())
-            }
-        };
-        let price = node.price_per_hour.map_or("unknown".to_owned(), |price| price.to_string());
-        [node.node.clone(), price, node.pods.to_string(), verdict]
-    });
-    let header = ["NODE", "PRICE", "PODS", "BY ITSELF IT"];
-    text.push_str(&section("Nodes", &header, nodes));
-    text
 }

@@ -7,7 +7,10 @@ use kerf_model::{KnownLabels, Price};
 use serde::Serialize;
 
 use super::{Moment, Objects, PlanError, notes, print, report::Claim, table::count};
-use crate::{cli::PlanOptions, columns::section};
+use crate::{
+    cli::{Output, PlanOptions},
+    columns::section,
+};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,20 +69,20 @@ struct LeftAlone {
 }
 
 pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
-    let objects =
-        Objects::gather(&options.files, options.now, &options.settings, &options.provider)?;
+    let sources = &options.sources;
+    let objects = Objects::gather(sources)?;
     let taken = objects.seen.snapshot()?;
     let settings = kerf_disruption::Settings {
         // There is nobody else who waits.
         looks_per_pass: usize::MAX,
-        ..options.settings.disruption()
+        ..sources.settings.disruption()
     };
     let found = pass(&taken.snapshot, &settings, &mut Memory::default());
     let mut report = Report::new(objects.moment, &found, &taken.snapshot.labels);
     report.notes = notes(&objects.seen, &taken.left_out);
     report.notes.extend(objects.drift_notes());
-    report.notes.extend(objects.warnings.iter().chain(&options.warnings).cloned());
-    print(&report, options.format, render)?;
+    report.notes.extend(objects.warnings.iter().chain(&sources.warnings).cloned());
+    print(&report, options.output, render)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -160,7 +163,7 @@ impl CommandReport {
     }
 }
 
-fn render(report: &Report) -> String {
+fn render(report: &Report, _: Output) -> String {
     let mut sections: Vec<String> = report.commands.iter().map(command).collect();
     if report.commands.is_empty() {
         sections.push("No node would be removed or replaced.\n".to_owned());

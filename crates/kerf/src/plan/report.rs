@@ -8,6 +8,8 @@ use kerf_model::{KnownLabels, Pod, Price, Snapshot};
 use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Refusal};
 use serde::Serialize;
 
+use super::table::count;
+
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -80,10 +82,10 @@ pub(super) struct Unschedulable {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Refused {
-    pub(super) pool: String,
-    pub(super) constraint: &'static str,
-    pub(super) message: String,
+pub(crate) struct Refused {
+    pub(crate) pool: String,
+    pub(crate) constraint: &'static str,
+    pub(crate) message: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -126,6 +128,19 @@ impl Report {
             idle_pools: unusable.chain(idle).collect(),
             notes: Vec::new(),
         }
+    }
+
+    /// Leaves out what has no pod of this namespace. The summary stays that of the whole plan.
+    pub(super) fn keep_namespace(&mut self, namespace: &str) {
+        let of_namespace = |pod: &String| pod.split('/').next() == Some(namespace);
+        let some = |pods: &[String]| pods.iter().any(of_namespace);
+        self.claims.retain(|claim| some(&claim.pods));
+        self.placements.retain(|placement| some(&placement.pods));
+        self.unschedulable.retain(|one| of_namespace(&one.pod));
+        let pods = count(self.summary.pods, "pod");
+        self.notes.push(format!(
+            "the plan is for {pods} of all namespaces; only what concerns namespace {namespace} is shown"
+        ));
     }
 
     /// Pods that the plan was made without.
@@ -176,6 +191,19 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// What it may become, in a line.
+    pub(crate) fn offer(&self) -> String {
+        let types = count(self.instance_types.len(), "type");
+        let cheapest = self.cheapest.as_ref().map(|it| {
+            let place = [&it.capacity_type, &it.zone].map(|part| part.as_deref());
+            let place: Vec<_> = place.into_iter().flatten().collect();
+            format!(", from {} ({}, {})", it.price_per_hour, it.instance_type, place.join(" in "))
+        });
+        format!("NodePool {}: one of {types}{}", self.pool, cheapest.unwrap_or_default())
+    }
+}
+
 impl Unschedulable {
     fn new(failure: &PodFailure) -> Self {
         let pools = match &failure.refusal {
@@ -202,7 +230,7 @@ impl Unschedulable {
 }
 
 impl Refused {
-    fn new(refusal: &PoolRefusal) -> Self {
+    pub(crate) fn new(refusal: &PoolRefusal) -> Self {
         Self {
             pool: refusal.pool.clone(),
             constraint: refusal.reason.name(),

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use crate::columns::section;
+use crate::{cli::Output, columns::section};
 
 use super::report::{Claim, Placement, Refused, Report, Unschedulable};
 
 /// Names shown of a group of pods.
 const SHOWN: usize = 2;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &Report, _: Output) -> String {
     let sections = [
         claims(report),
         placements(report),

@@ -9,12 +9,12 @@ use crate::cargo::cargo;
 
 pub(crate) use aws::run as aws;
 
-/// The crate that knows the custom resources, the flags and the rights has a test which compares what it generates with what
-/// the charts ship, and which can write instead.
+/// The crate that knows the custom resources, the flags, the rights and the answers of commands has tests which compare what
+/// they generate with what the charts ship and docs/schemas has, and which can write instead.
 pub(crate) fn run(check: bool) -> Result<()> {
     // From the whole workspace: one package alone has other features, and most of its dependencies would be compiled again.
     let mut command = cargo(&["test", "--quiet", "--workspace", "--features", "kerf/aws"]);
-    command.args(["--bin", "kerf", "chart::the_charts_are_generated"]);
+    command.args(["--bin", "kerf", "--", "the_charts_are_generated", "the_schemas_are_those"]);
     if !check {
         command.env("KERF_WRITE_CHARTS", "1");
     }

@@ -2,10 +2,16 @@
 
 mod batcher;
 mod claims;
+mod log;
 mod promises;
 mod snapshot;
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -24,13 +30,15 @@ use kerf_runtime::{
 use kerf_scheduler::{Placement, Plan, PlannedClaim};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error};
+use tracing::error;
 
 use crate::{
     claim::creation::Permit,
     context::Context,
     error::{Error, Result},
 };
+
+use log::Told;
 
 pub(crate) use batcher::Batcher;
 pub(crate) use promises::Promises;
@@ -69,7 +77,7 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change) {
 
 pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
     let batching = context.settings.batching;
-    let mut patience = None;
+    let (mut patience, mut told) = (None, Told::default());
     loop {
         // A batch that meets an unsynced index waits for it; it is never dropped.
         let batch = async {
@@ -81,7 +89,7 @@ pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: Cancellat
             () = stop.cancelled() => return,
             () = batch => {}
         }
-        let pass = provision(&context);
+        let pass = provision(&context, &mut told);
         let provisioned = context.metrics.work.pass("provisioner", pass).await;
         let pods_wait = provisioned.unwrap_or_else(|error| {
             error!(controller = "provisioner", %error, "provisioning failed");
@@ -147,12 +155,14 @@ fn takes_reserved_place(claim: &NodeClaim) -> bool {
 
 /// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at
 /// again until it runs, because a launch may fail, and prices, limits and instance types change without an event.
-async fn provision(context: &Context) -> Result<bool> {
+async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     let elsewhere = context.promises.outstanding(context);
     let pods_wait = !elsewhere.is_empty();
     let Taken { snapshot, left_out } = snapshot::take(context, elsewhere).await?;
-    publish_invalid(context, &left_out);
+    let mut refused = publish_invalid(context, &left_out);
     if snapshot.pods.is_empty() {
+        told.found(BTreeSet::new(), Duration::ZERO);
+        told.refused(refused);
         return Ok(pods_wait || !left_out.is_empty());
     }
     let began = context.now();
@@ -161,9 +171,12 @@ async fn provision(context: &Context) -> Result<bool> {
     let plan = compute(|| kerf_scheduler::schedule_cheaply(&snapshot, &settings));
     let took = context.passed_since(began).unwrap_or_default();
     context.metrics.scheduling.planned(&plan, took);
+    told.found(snapshot.pods.iter().map(|pod| key(pod)).collect(), took);
     note_decisions(context, &plan);
     publish_placements(context, &plan.placements);
-    publish_failures(context, &plan);
+    refused.extend(publish_failures(context, &plan));
+    told.refused(refused);
+    told.planned(&plan);
     let creating: Vec<_> = plan.claims.iter().map(|planned| create(context, planned)).collect();
     let mut created = stream::iter(creating).buffered(CREATED_AT_ONCE);
     let mut planned = plan.claims.iter();
@@ -245,28 +258,36 @@ pub(crate) fn publish_placements(context: &Context, placements: &[Placement]) {
     }
 }
 
-fn publish_failures(context: &Context, plan: &Plan) {
+/// The pods that have no place, with the reason.
+fn publish_failures(context: &Context, plan: &Plan) -> BTreeMap<Key, String> {
     // Those that wait for a reservation get their answer in the next plan.
-    for failure in plan.failures.iter().filter(|failure| !failure.refusal.is_deferral()) {
-        tell_failed(context, &key(&failure.pod), &failure.refusal);
-    }
+    let failures = plan.failures.iter().filter(|failure| !failure.refusal.is_deferral());
+    failures
+        .map(|failure| {
+            let (key, reason) = (key(&failure.pod), failure.refusal.to_string());
+            tell_failed(context, &key, &reason);
+            (key, reason)
+        })
+        .collect()
 }
 
-/// Pods that no plan is made for.
-fn publish_invalid(context: &Context, left_out: &[InvalidPod]) {
+/// Pods that no plan is made for. Those that want none are left out of the answer.
+fn publish_invalid(context: &Context, left_out: &[InvalidPod]) -> BTreeMap<Key, String> {
+    let mut refused = BTreeMap::new();
     context.metrics.scheduling.ignored(left_out.len());
     let now = context.now();
     for invalid in left_out {
         context.metrics.pods.decided(&invalid.pod, false, now);
         if !invalid.wants_no_pool() {
             tell_failed(context, &invalid.pod, invalid);
+            refused.insert(invalid.pod.clone(), invalid.to_string());
         }
     }
+    refused
 }
 
 fn tell_failed(context: &Context, key: &Key, reason: &dyn Display) {
     let Some(pod) = pod_object(context, key) else { return };
-    debug!(pod = %key, %reason, "pod has no place");
     let message = format!("Failed to schedule pod, {reason}");
     let notice = Notice::about(&*pod, Severity::Warning, "FailedScheduling", message);
     context.recorder.record(notice.repeat_after(Duration::from_mins(5)));

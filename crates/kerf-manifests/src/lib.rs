@@ -27,6 +27,7 @@ mod dump;
 mod fields;
 mod lines;
 mod offline;
+mod syntax;
 mod times;
 mod workloads;
 
@@ -34,6 +35,7 @@ pub use dump::{dumped, dumped_node_class, dumped_resources, referenced_node_clas
 pub use fields::trim;
 pub use lines::Lines;
 pub use offline::Offline;
+pub use syntax::SyntaxProblem;
 pub use times::newest;
 pub use workloads::{Expanded, MOST_PODS};
 
@@ -62,6 +64,10 @@ pub struct Loaded {
 pub enum LoadError {
     #[error("it is not a Kubernetes object: apiVersion and kind are missing")]
     NotAnObject,
+    #[error(
+        "it is a scenario of kerf simulate, not a Kubernetes object; run kerf simulate with it"
+    )]
+    Scenario,
     #[error("{kind} of {api_version} is not read; convert it to {wanted}")]
     OtherVersion { kind: String, api_version: String, wanted: &'static str },
     #[error("{kind}: metadata.name is missing")]
@@ -88,7 +94,7 @@ impl LoadError {
             Self::Negative { field, .. } => (*field).to_owned(),
             Self::Nameless { .. } => "metadata".to_owned(),
             Self::OtherVersion { .. } => "apiVersion".to_owned(),
-            Self::NotAnObject => String::new(),
+            Self::NotAnObject | Self::Scenario => String::new(),
             Self::Item { item, source } => format!("items[{}].{}", item - 1, source.field()),
         }
     }
@@ -114,7 +120,9 @@ impl Loader {
     fn take_in(&mut self, document: Value) -> Result<(), LoadError> {
         let text = |field: &str| document.get(field).and_then(Value::as_str).map(str::to_owned);
         let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
-            return Err(LoadError::NotAnObject);
+            let has = |field: &str| document.get(field).is_some_and(|it| !it.is_null());
+            let is_scenario = has("pools") && (has("workloads") || has("length"));
+            return Err(if is_scenario { LoadError::Scenario } else { LoadError::NotAnObject });
         };
         match (kind.strip_suffix("List"), document.get("items")) {
             (Some(of), Some(Value::Array(_))) => self.add_items(&api_version, of, document),

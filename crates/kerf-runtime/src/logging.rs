@@ -116,7 +116,8 @@ impl Logging {
             Format::Text => true,
         };
         if text {
-            layer.with_target(self.level == Level::Debug).with_ansi(is_terminal).boxed()
+            let colours = is_terminal && !wants_no_colour();
+            layer.with_target(self.level == Level::Debug).with_ansi(colours).boxed()
         } else {
             let lines = json::Lines { commit, caller: self.level == Level::Debug };
             layer.fmt_fields(JsonFields::new()).event_format(lines).boxed()
@@ -193,6 +194,12 @@ impl fmt::Display for Output {
     }
 }
 
+/// Whether the environment asks for text without colours: `NO_COLOR`, or a terminal that has none.
+pub fn wants_no_colour() -> bool {
+    let set = |name: &str| std::env::var_os(name).unwrap_or_default();
+    !set("NO_COLOR").is_empty() || set("TERM") == "dumb"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +221,15 @@ mod tests {
     fn json_lines_carry_the_fields_of_event_and_spans() {
         let line = written(Level::Info, Format::Json, || {
             let _span = info_span!("reconcile", controller = "nodeclaim.lifecycle").entered();
-            info!(nodes = 3, ready = true, name = "a \"b\"", "registered {}", "nodeclaim");
+            info!(
+                nodes = 3,
+                ready = true,
+                name = "a \"b\"",
+                Pod.namespace = "shop",
+                Pod.name = "web",
+                "registered {}",
+                "nodeclaim"
+            );
         });
         let (head, tail) = line.split_once("\"time\":\"").unwrap();
         let (time, tail) = tail.split_once('"').unwrap();
@@ -222,7 +237,8 @@ mod tests {
         assert_eq!(
             tail,
             ",\"logger\":\"controller\",\"message\":\"registered nodeclaim\",\"commit\":\"1a2b3c4\",\
-             \"controller\":\"nodeclaim.lifecycle\",\"nodes\":3,\"ready\":true,\"name\":\"a \\\"b\\\"\"}\n"
+             \"controller\":\"nodeclaim.lifecycle\",\"nodes\":3,\"ready\":true,\"name\":\"a \\\"b\\\"\",\
+             \"Pod\":{\"name\":\"web\",\"namespace\":\"shop\"}}\n"
         );
         assert!(time.parse::<jiff::Timestamp>().is_ok(), "{time}");
         assert_eq!(time.len(), "2026-01-01T00:00:00.000Z".len(), "{time}");

@@ -43,8 +43,8 @@ pub use options::{Options, PreferencePolicy, ReservedMode};
 pub use plan::{Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
 pub use probe::{Leaving, Prober, Stop};
 pub use refusal::{
-    FilterCause, FilterRefusal, LimitReached, PoolRefusal, Reason, Refusal, TopologyKind,
-    TopologyRefusal, Usage,
+    FilterCause, FilterRefusal, LimitReached, Most, PoolRefusal, Reason, Refusal, Shortage,
+    TopologyKind, TopologyRefusal, Usage,
 };
 
 /// Places the snapshot's pods, as many as will go.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use kerf_model::pod::TooManyConstraints;
+use kerf_model::resources::CPU;
 use kerf_model::snapshot::Idle;
 use kerf_model::volume::VolumeError;
 use kerf_model::{
@@ -20,7 +21,7 @@ pub enum Refusal {
         "it asks for {amount} of {resource}, and no node can have more than {most}: correct the request"
     )]
     AbsurdRequest { resource: String, amount: Quantity, most: Quantity },
-    #[error("it asks for {amount} of {resource}, which no node has and no instance type offers")]
+    #[error("no instance type and no node has {resource}, and it asks for {amount}")]
     UnknownResource { resource: String, amount: Quantity },
     #[error(transparent)]
     TooManyConstraints(#[from] TooManyConstraints),
@@ -129,6 +130,14 @@ impl Reason {
             Self::Reserved => "Reserved",
         }
     }
+
+    /// What it was found with, where that is more than the reason says.
+    pub fn details(&self) -> Option<String> {
+        match self {
+            Self::InstanceTypes(refusal) => Some(refusal.details()),
+            _ => None,
+        }
+    }
 }
 
 /// A limit that leaves too little for what a pod needs.
@@ -225,27 +234,78 @@ pub struct FilterRefusal {
     pub cause: FilterCause,
 }
 
-/// What instance types lacked, over all of them.
+/// What keeps every instance type from being the one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterCause {
     MinValues(TooFewValues),
-    /// None passes any of the three checks.
-    Nothing,
-    NoRequirementsNorRoom,
-    NoRequirementsNorOffering,
-    NoRoomNorOffering,
-    NoRequirements,
-    /// The hint is given for a request so large that a unit was probably mistyped.
-    NoRoom {
+    /// Types are allowed, and each has too little of these.
+    TooLarge {
+        shortages: Vec<Shortage>,
+        /// A request so large that a unit was probably mistyped.
         cpu_is_absurd: bool,
     },
-    NoOffering,
-    /// Some pass two checks, but those fail the third.
-    RequirementsAndRoomButNoOffering,
-    RoomAndOfferingButNoRequirements,
-    RequirementsAndOfferingButNoRoom,
-    /// Every check is passed by some, none is passed by all.
+    /// Allowed types have enough of each resource, and none has enough of all.
+    NotTogether,
+    /// Daemons of the allowed types take a host port that the pod asks for.
+    HostPorts,
+    /// Daemons of the allowed types take more than these have.
+    Daemons,
+    /// No type meets the requirements. Named is one that no type meets, if there is such a one.
+    NoRequirements(Option<Requirement>),
+    /// Types meet the requirements, and none can be bought so. Named is one that no offering meets, if there is such a one.
+    NoOffering(Option<Requirement>),
+    /// Some types meet the requirements and others have an offering that does.
     NotAllAtOnce,
+}
+
+/// A resource of which no allowed instance type has enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    pub resource: String,
+    pub requested: Quantity,
+    pub most: Most,
+}
+
+/// The most that instance types have of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Most {
+    /// No type of the pool has any.
+    NoType,
+    /// Only types have any that the requirements exclude.
+    NoAllowedType,
+    /// Of its capacity, some is kept for the system and for daemons.
+    Type { name: String, capacity: Quantity, for_pods: Quantity },
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (resource, asked) = (&self.resource, amount_of(&self.resource, self.requested));
+        match &self.most {
+            Most::NoType => {
+                write!(f, "no instance type has {resource}, and it asks for {}", self.requested)
+            }
+            Most::NoAllowedType => {
+                write!(
+                    f,
+                    "no allowed instance type has {resource}, and it asks for {}",
+                    self.requested
+                )
+            }
+            Most::Type { name, capacity, for_pods } => {
+                write!(f, "it asks for {asked}, and the largest allowed type ")?;
+                if self.requested > *capacity {
+                    write!(f, "has {capacity} ({name})")
+                } else {
+                    write!(f, "leaves {for_pods} to pods ({name})")
+                }
+            }
+        }
+    }
+}
+
+/// `64 CPU`, `8Gi of memory`, `2 of nvidia.com/gpu`.
+fn amount_of(resource: &str, amount: Quantity) -> String {
+    if resource == CPU { format!("{amount} CPU") } else { format!("{amount} of {resource}") }
 }
 
 impl FilterCause {
@@ -255,53 +315,55 @@ impl FilterCause {
 
 impl std::error::Error for FilterRefusal {}
 
+/// The cause alone; [`FilterRefusal::details`] has what it was found with.
 impl fmt::Display for FilterRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use FilterCause as Cause;
-        let cause = match &self.cause {
-            Cause::MinValues(source) => return self.with_details(f, &source.to_string()),
-            Cause::Nothing => {
-                "no instance type meets the scheduling requirements, has enough resources or has a required offering"
+        match &self.cause {
+            Cause::MinValues(source) => source.fmt(f),
+            Cause::TooLarge { shortages, cpu_is_absurd } => {
+                let shortages: Vec<_> = shortages.iter().map(ToString::to_string).collect();
+                f.write_str(&shortages.join("; "))?;
+                if *cpu_is_absurd {
+                    f.write_str(" (the cpu request is very high: m is a thousandth, M a million)")?;
+                }
+                Ok(())
             }
-            Cause::NoRequirementsNorRoom => {
-                "no instance type meets the scheduling requirements or has enough resources"
+            Cause::NotTogether => {
+                write!(
+                    f,
+                    "no allowed instance type has all of what it asks for at once: {}",
+                    self.requests
+                )
             }
-            Cause::NoRequirementsNorOffering => {
-                "no instance type meets the scheduling requirements or has a required offering"
+            Cause::HostPorts => f.write_str(
+                "daemons of every allowed instance type use a host port that it asks for",
+            ),
+            Cause::Daemons => f.write_str("its daemons leave no room on any allowed instance type"),
+            Cause::NoRequirements(None) => f.write_str("no instance type meets all requirements"),
+            Cause::NoRequirements(Some(one)) => {
+                write!(f, "no instance type meets all requirements: none has {one}")
             }
-            Cause::NoRoomNorOffering => {
-                "no instance type has enough resources or a required offering"
+            Cause::NoOffering(None) => f.write_str("no instance type has a required offering"),
+            Cause::NoOffering(Some(one)) => {
+                write!(f, "no instance type has a required offering: none is offered with {one}")
             }
-            Cause::NoRequirements => "no instance type meets all requirements",
-            Cause::NoRoom { cpu_is_absurd: false } => "no instance type has enough resources",
-            Cause::NoRoom { cpu_is_absurd: true } => {
-                "no instance type has enough resources (the cpu request is very high: m is a thousandth, M a million)"
-            }
-            Cause::NoOffering => "no instance type has a required offering",
-            Cause::RequirementsAndRoomButNoOffering => {
-                "no instance type that meets the scheduling requirements and has enough resources has a required offering"
-            }
-            Cause::RoomAndOfferingButNoRequirements => {
-                "no instance type that has enough resources and a required offering meets the scheduling requirements"
-            }
-            Cause::RequirementsAndOfferingButNoRoom => {
-                "no instance type that meets the scheduling requirements and has a required offering has enough resources"
-            }
-            Cause::NotAllAtOnce => {
-                "no instance type meets the requirements, resources and offering at once"
-            }
-        };
-        self.with_details(f, cause)
+            Cause::NotAllAtOnce => f.write_str(
+                "no instance type that meets the scheduling requirements has a required offering",
+            ),
+        }
     }
 }
 
 impl FilterRefusal {
-    fn with_details(&self, f: &mut fmt::Formatter<'_>, cause: &str) -> fmt::Result {
-        write!(f, "{cause}, requirements={}, resources={}", self.requirements, self.requests)?;
+    /// The requirements and amounts that types were held against: long, and rarely needed.
+    pub fn details(&self) -> String {
+        let mut text = format!("requirements={}, resources={}", self.requirements, self.requests);
         match &self.daemons {
-            (least, most) if least == most && least.is_empty() => Ok(()),
-            (least, most) if least == most => write!(f, ", daemons={least}"),
-            (least, most) => write!(f, ", daemons from {least} to {most}"),
+            (least, most) if least == most && least.is_empty() => {}
+            (least, most) if least == most => text = format!("{text}, daemons={least}"),
+            (least, most) => text = format!("{text}, daemons from {least} to {most}"),
         }
+        text
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kerf_model::pod::HostPort;
-use kerf_model::{Pool, Price, Requirements};
+use kerf_model::{InstanceType, Pool, Price, Requirements};
 use rustc_hash::FxHashMap;
 
 use crate::algebra::{Algebra, Key, Rule, SetId};
@@ -279,6 +279,24 @@ impl Template {
         let order: Arc<[_]> = order.into();
         self.prices.insert(set, Arc::clone(&order));
         order
+    }
+
+    /// The most of a resource that any of these rows leaves to pods, and the row. Equal ones by name.
+    pub(crate) fn roomiest(&self, rows: &Bits, lane: usize) -> Option<(i64, usize)> {
+        let Thresholds { amounts, at_least } = &self.room[lane];
+        amounts.iter().zip(at_least).rev().find_map(|(amount, with)| {
+            let rows = with.iter().filter(|row| rows.contains(*row));
+            Some((*amount, rows.min_by_key(|row| self.type_of(*row).name())?))
+        })
+    }
+
+    pub(crate) fn type_of(&self, row: usize) -> &InstanceType {
+        &self.pool.instance_types[self.rows[row].instance_type as usize]
+    }
+
+    /// What its type has, daemons and reserves included.
+    pub(crate) fn capacity_of(&self, row: usize, lane: usize) -> i64 {
+        self.capacity[self.rows[row].instance_type as usize][lane]
     }
 
     /// The instance types of these rows, as bits.

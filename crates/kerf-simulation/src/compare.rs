@@ -11,6 +11,7 @@ use std::{
 };
 
 use kerf_testbed::Testbed;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -28,7 +29,8 @@ pub struct Recording {
 }
 
 /// All runs, in the order of their policies.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Comparison {
     pub scenario: String,
     #[serde(skip)]

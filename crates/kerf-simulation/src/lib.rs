@@ -15,6 +15,7 @@ mod play;
 mod policy;
 mod report;
 mod scenario;
+mod verdict;
 mod writing;
 
 pub use compare::{Comparison, Recording, compare, run};

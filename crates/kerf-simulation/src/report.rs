@@ -2,15 +2,19 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 use crate::{ledger::Ledger, play::Play};
 
 /// The figures of a run, or the means of several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Summary {
     pub name: String,
     /// Dollars, as are all amounts of money here.
+    #[serde(serialize_with = "amount")]
+    #[schemars(with = "String")]
     pub cost: f64,
     /// Pods that had to go though they would have run on.
     pub evictions: u64,
@@ -35,13 +39,19 @@ pub struct Summary {
     /// The share of the CPUs paid for that pods asked for.
     pub cpu_fill: f64,
     pub peak_nodes: usize,
+    #[serde(serialize_with = "amount")]
+    #[schemars(with = "String")]
     pub peak_price_per_hour: f64,
     /// Had the most expensive moment lasted all the time.
+    #[serde(serialize_with = "amount")]
+    #[schemars(with = "String")]
     pub cost_at_peak: f64,
     /// Against the policy that evicts nothing; missing where that was not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_amount")]
+    #[schemars(with = "Option<String>")]
     pub savings: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_amount")]
+    #[schemars(with = "Option<String>")]
     pub savings_per_eviction: Option<f64>,
     /// The least and the most of several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,14 +59,17 @@ pub struct Summary {
 }
 
 /// How far runs that differ in their seed only lie apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Spread {
+    #[serde(serialize_with = "amounts")]
+    #[schemars(with = "(String, String)")]
     pub cost: (f64, f64),
     pub evictions: (u64, u64),
 }
 
 /// A moment of a run, for plots.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     pub hours: f64,
     pub nodes: f64,
@@ -193,6 +206,24 @@ impl Sample {
             pending: amount(|run| run.pending),
         }
     }
+}
+
+/// Money is text, as in all answers of commands: a reader that takes it for a float decides so itself.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn amount<S: Serializer>(amount: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(amount)
+}
+
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn optional_amount<S: Serializer>(amount: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match amount {
+        Some(amount) => serializer.collect_str(amount),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn amounts<S: Serializer>((least, most): &(f64, f64), serializer: S) -> Result<S::Ok, S::Error> {
+    (least.to_string(), most.to_string()).serialize(serializer)
 }
 
 const BLOCKED: &str = "karpenter_consolidation_blocked_total";

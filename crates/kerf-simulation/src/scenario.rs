@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use kerf_admission::Definitions;
 use kerf_api::GoDuration;
-use kerf_manifests::Lines;
+use kerf_manifests::{Lines, SyntaxProblem};
 use kerf_model::Quantity;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -182,8 +182,14 @@ pub enum ScenarioError {
         "{path} is empty; write a scenario (docs/simulate.md has the format), or take a snapshot of a cluster with kerf snapshot"
     )]
     Empty { path: String },
-    #[error("{path} is not YAML: {problem}")]
-    Syntax { path: String, problem: String },
+    /// The path has the line behind it.
+    #[error("{path}: it is not YAML: {problem}")]
+    Syntax { path: String, problem: SyntaxProblem },
+    #[error(
+        "{path}: it is a Kubernetes object ({kind}), not a scenario; write a scenario (docs/simulate.md has the format), \
+         take a snapshot of a cluster with kerf snapshot, or give manifests to kerf plan"
+    )]
+    Manifest { path: String, kind: String },
     /// Here and below: the path has the line behind it, where the field stands on one.
     #[error("{path}, at {field}: {problem}; see docs/simulate.md for the format")]
     Shape { path: String, field: String, problem: String },
@@ -216,6 +222,9 @@ impl Scenario {
         let mut value = any_yaml(text, path)?;
         if value.is_null() {
             return Err(ScenarioError::Empty { path: path.to_owned() });
+        }
+        if let Some(kind) = manifest_kind(&value) {
+            return Err(ScenarioError::Manifest { path: placed(text, path, "kind"), kind });
         }
         let newest = kerf_manifests::newest(&value).unwrap_or_else(new_year);
         let read = match snapshot::items(&mut value) {
@@ -281,10 +290,25 @@ fn any_yaml(text: &str, path: &str) -> Result<Value, ScenarioError> {
         return Ok(value);
     }
     let options = serde_saphyr::options! { with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| ScenarioError::Syntax {
-        path: path.to_owned(),
-        problem: error.to_string(),
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let problem = SyntaxProblem::from(error);
+        let first: Option<Value> = serde_saphyr::from_multiple(text).ok().and_then(first);
+        match first.as_ref().and_then(manifest_kind) {
+            Some(kind) => ScenarioError::Manifest { path: format!("{path}:1"), kind },
+            None => ScenarioError::Syntax { path: problem.place(path), problem },
+        }
     })
+}
+
+fn first(documents: Vec<Value>) -> Option<Value> {
+    documents.into_iter().find(|document| !document.is_null())
+}
+
+/// What kind of object it is, if it is one and not a list of them.
+fn manifest_kind(value: &Value) -> Option<String> {
+    value.get("apiVersion")?.as_str()?;
+    let kind = value.get("kind")?.as_str()?;
+    (kind != "List").then(|| kind.to_owned())
 }
 
 fn shaped<T: DeserializeOwned>(value: Value, text: &str, path: &str) -> Result<T, ScenarioError> {
@@ -475,7 +499,7 @@ mod tests {
                 "x.yaml is empty; write a scenario (docs/simulate.md has the format), or take a snapshot",
             ),
             ("# nothing but a comment\n", "x.yaml is empty; "),
-            ("length: [", "x.yaml is not YAML: "),
+            ("length: [", "x.yaml:1: it is not YAML: "),
             ("length: 1h\n", "x.yaml, at the top level: missing field `pools`"),
             ("length: soon\n", "x.yaml:1, at length: \"soon\" is not a duration"),
             (

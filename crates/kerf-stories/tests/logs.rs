@@ -135,3 +135,39 @@ async fn a_missing_right_is_named_with_its_remedy_and_only_again_after_minutes()
         assert_eq!(log.warnings().len(), 3, "{case}");
     }
 }
+
+/// Plans are made again every ten seconds while pods wait; the log tells of them once.
+#[tokio::test(start_paused = true)]
+async fn pods_and_pools_are_told_of_once_in_karpenters_words() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let world = World::on_testbed(7, Settings::default()).await;
+    world.create(build::pool("default", &json!({}))).await;
+    world.pass(Duration::from_mins(1)).await;
+    let [line] = &log.of("ignoring nodepool, not ready")[..] else { panic!("{:?}", log.lines()) };
+    assert_eq!(line["NodePool.name"], "default");
+    assert!(line["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{line}");
+    world.create(build::node_class("default", &json!({}))).await;
+    world.pass(Duration::from_mins(1)).await;
+    assert_eq!(log.of("nodepool is ready").len(), 1);
+
+    let huge = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9000"}}}]});
+    for name in ["huge-a", "huge-b"] {
+        world.create(build::pod(name, &huge)).await;
+    }
+    world.create(build::pod("small", &json!({}))).await;
+    world.pass(Duration::from_mins(2)).await;
+    let found = log.of("found provisionable pod(s)");
+    let pods: Vec<_> = found.iter().filter_map(|line| line["Pods"].as_str()).collect();
+    assert_eq!(pods, ["default/huge-a, default/huge-b, default/small"]);
+    assert!(found[0]["duration"].as_str().is_some_and(|took| took.ends_with('s')), "{found:?}");
+    let [computed] = &log.of("computed new nodeclaim(s) to fit pod(s)")[..] else {
+        panic!("{:?}", log.lines())
+    };
+    assert_eq!((&computed["nodeclaims"], &computed["pods"]), (&json!(1), &json!(1)));
+    let [refused] = &log.of("could not schedule pod(s)")[..] else { panic!("{:?}", log.lines()) };
+    assert_eq!(refused["Pods"], "default/huge-a, default/huge-b");
+    let error = refused["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("pool default: it asks for 9k CPU, and the largest"), "{error}");
+    assert_eq!(log.of("ignoring nodepool, not ready").len(), 1);
+}

@@ -11,6 +11,8 @@ use clap::{
 use kerf_api::GoDuration;
 use kerf_provider::{Flag, FlagKind as Kind, Provider};
 
+use crate::exit;
+
 #[cfg(feature = "aws")]
 mod aws;
 mod cluster;
@@ -119,11 +121,11 @@ impl Refused {
             }
             Self::Answered(text) => {
                 let _ = text.print();
-                ExitCode::from(2)
+                exit::WRONG_INPUT.into()
             }
             error => {
                 eprintln!("kerf: {error}");
-                ExitCode::from(2)
+                exit::WRONG_INPUT.into()
             }
         }
     }
@@ -246,9 +248,7 @@ impl Refused {
                 let argument = context(ContextKind::InvalidArg).unwrap_or_default();
                 let hint = match argument {
                     // kubectl has it, and so have most operators.
-                    "--kubeconfig" if !help.starts_with("kerf snapshot") => {
-                        " (set the environment variable KUBECONFIG)".into()
-                    }
+                    "--kubeconfig" => " (set the environment variable KUBECONFIG)".into(),
                     "-n" | "--namespace" if help.starts_with("kerf snapshot") => {
                         " (a snapshot has all namespaces, because their pods share the nodes)"
                             .into()

@@ -12,7 +12,11 @@ use kerf_simulation::{Play, PlayError, Policy, PolicyError, Scenario, ScenarioEr
 use kerf_testbed::Served;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::DemoOptions;
+use crate::{
+    cli::{DemoOptions, Format},
+    exit,
+    output::{self, Answer},
+};
 use view::{Screen, Setting};
 
 mod lines;
@@ -44,6 +48,10 @@ enum DemoError {
     Output(#[from] io::Error),
 }
 
+impl Answer for Summary {
+    const KIND: &'static str = "DemoSummary";
+}
+
 pub(crate) fn demo(options: &DemoOptions) -> ExitCode {
     match perform(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,7 +61,10 @@ pub(crate) fn demo(options: &DemoOptions) -> ExitCode {
         }
         Err(error) => {
             eprintln!("kerf: {error}");
-            ExitCode::FAILURE
+            match error {
+                DemoError::Scenario(_) | DemoError::Policy(_) => exit::WRONG_INPUT.into(),
+                _ => exit::FAILED.into(),
+            }
         }
     }
 }
@@ -81,11 +92,10 @@ fn perform(options: &DemoOptions) -> Result<(), DemoError> {
         let started = Instant::now();
         tell_story(&mut play, options, server.as_ref(), &stop).await?;
         let summary = Summary::of(&play);
-        let text = if options.json {
-            serde_json::to_string_pretty(&summary).map_err(io::Error::from)? + "\n"
-        } else {
-            summary::render(&summary, play.elapsed(), started.elapsed())
-        };
+        let format = if options.json { Format::Json } else { Format::Table };
+        let render =
+            |summary: &Summary| summary::render(summary, play.elapsed(), started.elapsed());
+        let text = output::text(&summary, format, render).map_err(io::Error::other)?;
         io::stdout().write_all(text.as_bytes())?;
         match server {
             Some(server) if !stop.is_cancelled() => {
@@ -104,7 +114,7 @@ async fn tell_story(
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
     let end = play.scenario().length.as_duration();
-    let watched = !options.json && io::stdout().is_terminal();
+    let watched = !options.json && io::stdout().is_terminal() && !output::is_dumb();
     let speed = options.speed.or(watched.then_some(SPEED));
     let stride = speed.map_or(STRIDE, |speed| FRAME * speed);
     let setting = Setting { speed, kubeconfig: server.map(Server::path) };

@@ -61,7 +61,7 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
             let scheduling = &sources.settings.scheduling();
             let question = pod::Question { objects: &objects, taken, explainer, scheduling };
             let report = pod::Report::new(&question, &key)?;
-            print(&report, output, |report, _| pod::text::render(report))
+            print(&report, output, |report, output| pod::text::render(report, output.verbose))
         }
     }
 }

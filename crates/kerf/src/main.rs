@@ -9,10 +9,14 @@ mod columns;
 mod crds;
 #[cfg(feature = "simulate")]
 mod demo;
+mod exit;
 mod explain;
+mod output;
 mod plan;
 mod providers;
 mod run;
+#[cfg(all(test, feature = "simulate"))]
+mod schemas;
 #[cfg(feature = "simulate")]
 mod simulate;
 mod snapshot;

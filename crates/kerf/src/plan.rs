@@ -1,6 +1,6 @@
 //! `kerf plan`: what would be launched for these pods, and why not.
 
-use std::{collections::BTreeMap, io, process::ExitCode, sync::Arc};
+use std::{collections::BTreeMap, process::ExitCode, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_api::{
@@ -17,10 +17,11 @@ use kerf_manifests::{Loader, MOST_PODS, Offline};
 use kerf_model::snapshot::Idle;
 use kerf_provider::{BoxError, Catalogue, CloudDrift, ForeseenDrift, UnknownTypes};
 use kube::ResourceExt;
-use serde::Serialize;
 
 use crate::{
-    cli::{Format, Output, PlanOptions, Sources},
+    cli::{Output, PlanOptions, Sources},
+    exit,
+    output::{self, Answer},
     providers,
     snapshot::{ReadCluster, ReadError, read_cluster},
 };
@@ -28,7 +29,11 @@ use input::InputError;
 use report::Report;
 
 pub(crate) use disruption::CommandReport;
+#[cfg(test)]
+pub(crate) use disruption::Report as DisruptionReport;
 pub(crate) use moment::Moment;
+#[cfg(test)]
+pub(crate) use report::Report as PlanReport;
 pub(crate) use report::{Claim, Refused};
 pub(crate) use table::count;
 
@@ -37,9 +42,6 @@ mod input;
 mod moment;
 mod report;
 mod table;
-
-/// Pods without a place, where `--fail-on-unschedulable` asks for it.
-const UNSCHEDULABLE: u8 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
@@ -73,35 +75,27 @@ fn launches(options: &PlanOptions) -> Result<ExitCode, PlanError> {
     let report = report(options)?;
     print(&report, options.output, table::render)?;
     let homeless = options.fail_on_unschedulable && !report.unschedulable.is_empty();
-    Ok(if homeless { ExitCode::from(UNSCHEDULABLE) } else { ExitCode::SUCCESS })
+    Ok(if homeless { exit::UNSCHEDULABLE.into() } else { ExitCode::SUCCESS })
 }
 
 impl PlanError {
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("kerf: {self}");
         match self {
-            Self::Cluster(_) | Self::Write(_) => ExitCode::FAILURE,
-            _ => ExitCode::from(2),
+            Self::Cluster(_) | Self::Write(_) => exit::FAILED.into(),
+            _ => exit::WRONG_INPUT.into(),
         }
     }
 }
 
-pub(crate) fn print<R: Serialize>(
-    report: &R,
+pub(crate) fn print<A: Answer>(
+    answer: &A,
     output: Output,
-    render: impl Fn(&R, Output) -> String,
+    render: impl Fn(&A, Output) -> String,
 ) -> Result<(), PlanError> {
-    let wrong = |error: &dyn std::error::Error| PlanError::Write(error.to_string());
-    let text = match output.format {
-        Format::Table => render(report, output),
-        Format::Json => serde_json::to_string_pretty(report).map_err(|e| wrong(&e))? + "\n",
-        Format::Yaml => serde_saphyr::to_string(report).map_err(|e| wrong(&e))?,
-    };
-    match io::Write::write_all(&mut io::stdout().lock(), text.as_bytes()) {
-        // A reader that has seen enough (`kerf plan | head`) is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(wrong(&error)),
-        _ => Ok(()),
-    }
+    let text = output::text(answer, output.format, |answer| render(answer, output));
+    output::print(&text.map_err(PlanError::Write)?)
+        .map_err(|error| PlanError::Write(error.to_string()))
 }
 
 fn report(options: &PlanOptions) -> Result<Report, PlanError> {

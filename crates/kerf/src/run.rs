@@ -28,7 +28,10 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use crate::cli::{COMMIT, Options, VERSION};
+use crate::{
+    cli::{COMMIT, Options, VERSION},
+    exit,
+};
 use endpoints::Endpoints;
 
 mod endpoints;
@@ -49,6 +52,9 @@ enum Error {
     Connection(#[from] client::Error),
     #[error("cannot set up the provider {name}: {source}")]
     Provider { name: &'static str, source: BoxError },
+    /// What its flags name cannot be used: a mistake in the command line, and not of the surroundings.
+    #[error("cannot set up the provider {name}: {source}")]
+    ProviderFlags { name: &'static str, source: BoxError },
     #[error("{0}; install them with: kerf crds | kubectl apply -f -")]
     Crds(#[from] crds::Missing),
     #[error(transparent)]
@@ -58,7 +64,7 @@ enum Error {
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Err(error) = options.settings.logging.start(COMMIT) {
         eprintln!("kerf: {error}");
-        return ExitCode::FAILURE;
+        return exit::FAILED.into();
     }
     info!(version = VERSION, "starting");
     for warning in &options.warnings {
@@ -71,7 +77,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         }
         Err(error) => {
             error!("{error}");
-            ExitCode::FAILURE
+            match error {
+                Error::ProviderFlags { .. } => exit::WRONG_INPUT.into(),
+                _ => exit::FAILED.into(),
+            }
         }
     }
 }
@@ -100,7 +109,10 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
     let endpoints = Endpoints::open(settings, &metrics).await?;
 
     let of_provider = |source| Error::Provider { name: chosen.provider.name(), source };
-    chosen.provider.check(&chosen.flags).map_err(of_provider)?;
+    chosen.provider.check(&chosen.flags).map_err(|source| {
+        let name = chosen.provider.name();
+        Error::ProviderFlags { name, source }
+    })?;
     let config = client::config().await?;
     let url = config.cluster_url.to_string();
     let namespace = client::own_namespace(&config);

@@ -1,18 +1,23 @@
 //! `kerf simulate`: what policies would cost and spare.
 
 use std::{
-    fs, io,
-    io::{IsTerminal, Write},
+    io,
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use kerf_simulation::{
     Comparison, DEFAULTS, PlayError, Policy, PolicyError, Scenario, ScenarioError, compare, html,
 };
 
-use crate::cli::{Format, SimulateOptions};
+use crate::{
+    cli::SimulateOptions,
+    exit,
+    output::{self, Answer, Pending, Readers},
+};
 
 mod table;
 
@@ -30,6 +35,10 @@ enum SimulateError {
     Print(String),
 }
 
+impl Answer for Comparison {
+    const KIND: &'static str = "SimulationReport";
+}
+
 pub(crate) fn simulate(options: &SimulateOptions) -> ExitCode {
     match report(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,8 +53,8 @@ pub(crate) fn simulate(options: &SimulateOptions) -> ExitCode {
                     | PlayError::Market(_)
                     | PlayError::TooFewSeeds { .. }
                     | PlayError::UnknownInstanceType { .. },
-                ) => ExitCode::from(2),
-                _ => ExitCode::FAILURE,
+                ) => exit::WRONG_INPUT.into(),
+                _ => exit::FAILED.into(),
             }
         }
     }
@@ -62,15 +71,26 @@ fn report(options: &SimulateOptions) -> Result<(), SimulateError> {
         scenario.instance_types_file = Some(file.clone());
     }
     let policies = policies(options, &scenario)?;
-    let bar = Bar::default();
+    // Before the runs: what takes minutes is not begun for a path that cannot be written.
+    let page = options.html.as_ref().map(|path| {
+        let unwritable = |source| unwritable(path, source);
+        Pending::open(path, Readers::Usual).map_err(unwritable).map(|page| (path, page))
+    });
+    let page = page.transpose()?;
+    let bar = Bar::of(&scenario, &policies, options.seeds);
     let comparison = compare(&scenario, &policies, options.seeds, |share| bar.show(share));
     bar.clear();
     let comparison = comparison?;
-    // First: what took minutes to find out is not lost to a path that cannot be written.
-    print(&comparison, options.format)?;
-    let Some(path) = &options.html else { return Ok(()) };
-    fs::write(path, html(&comparison))
-        .map_err(|source| SimulateError::Write { path: path.display().to_string(), source })
+    let text = output::text(&comparison, options.format, table::render);
+    let printed = output::print(&text.map_err(SimulateError::Print)?);
+    printed.map_err(|error| SimulateError::Print(error.to_string()))?;
+    let Some((path, page)) = page else { return Ok(()) };
+    page.finish(|to| to.write_all(html(&comparison).as_bytes()))
+        .map_err(|source| unwritable(path, source))
+}
+
+fn unwritable(path: &Path, source: io::Error) -> SimulateError {
+    SimulateError::Write { path: path.display().to_string(), source }
 }
 
 /// The one of `--policy`, those of `--compare` and those of the sweeps, which take the place of the one that they start from.
@@ -104,29 +124,31 @@ fn policies(options: &SimulateOptions, scenario: &Scenario) -> Result<Vec<Policy
     Ok(policies)
 }
 
-fn print(comparison: &Comparison, format: Format) -> Result<(), SimulateError> {
-    let wrong = |error: &dyn std::error::Error| SimulateError::Print(error.to_string());
-    let text = match format {
-        Format::Table => table::render(comparison),
-        Format::Json => serde_json::to_string_pretty(comparison).map_err(|e| wrong(&e))? + "\n",
-        Format::Yaml => serde_saphyr::to_string(comparison).map_err(|e| wrong(&e))?,
-    };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that has seen enough (`kerf simulate | head`) is not an error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(wrong(&error)),
-        _ => Ok(()),
-    }
-}
-
-/// How far the runs are, on standard error, if somebody looks.
-#[derive(Debug, Default)]
+/// What runs and for how long still, on standard error, if somebody looks.
+#[derive(Debug)]
 struct Bar {
+    what: String,
+    started: Instant,
     percent: Mutex<Option<u32>>,
 }
 
-const BAR: u32 = 40;
+const BAR: u32 = 24;
 
 impl Bar {
+    fn of(scenario: &Scenario, policies: &[Policy], seeds: u32) -> Self {
+        let what = format!(
+            "{} of {} under {}",
+            shown_hours(scenario.length.as_duration()),
+            scenario.name,
+            match (policies, seeds) {
+                ([one], 1) => one.name.clone(),
+                (all, 1) => format!("{} policies", all.len()),
+                (all, seeds) => format!("{} policies, {seeds} seeds each", all.len()),
+            }
+        );
+        Self { what, started: Instant::now(), percent: Mutex::default() }
+    }
+
     fn show(&self, share: f64) {
         #[expect(
             clippy::cast_possible_truncation,
@@ -135,19 +157,58 @@ impl Bar {
         )]
         let percent = (share * 100.0) as u32;
         let Ok(mut shown) = self.percent.lock() else { return };
-        if *shown == Some(percent) || !io::stderr().is_terminal() {
+        if *shown == Some(percent) || !output::draws_on_stderr() {
             return;
         }
         *shown = Some(percent);
         let full = percent * BAR / 100;
         let bar: String = (0..BAR).map(|at| if at < full { '█' } else { '·' }).collect();
+        let line =
+            format!("{bar} {percent:>3}%  {}{}", left(self.started.elapsed(), share), self.what);
+        let width = output::width().unwrap_or(80).saturating_sub(1);
+        let line: String = line.chars().take(width).collect();
         // A bar that cannot be drawn is no reason to stop.
-        let _ = write!(io::stderr(), "\r{bar} {percent:>3}%");
+        let _ = write!(io::stderr(), "\r{line}\x1b[K");
     }
 
     fn clear(&self) {
         if self.percent.lock().is_ok_and(|shown| shown.is_some()) {
             let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn shown_hours(length: Duration) -> String {
+    let hours = length.as_secs_f64() / 3600.0;
+    if hours < 48.0 { format!("{hours:.0} h") } else { format!("{:.0} days", hours / 24.0) }
+}
+
+/// How long it will take from what it took. The first seconds say little.
+fn left(elapsed: Duration, share: f64) -> String {
+    if elapsed < Duration::from_secs(2) || share <= 0.0 {
+        return String::new();
+    }
+    let seconds = elapsed.as_secs_f64() * (1.0 - share) / share;
+    match seconds {
+        seconds if seconds < 90.0 => format!("about {seconds:.0} s left  "),
+        seconds => format!("about {:.0} min left  ", seconds / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_time_taken() {
+        let after = |seconds, share| left(Duration::from_secs(seconds), share);
+        for (left, expected) in [
+            (after(1, 0.5), ""),
+            (after(10, 0.0), ""),
+            (after(10, 0.5), "about 10 s left  "),
+            (after(60, 0.2), "about 4 min left  "),
+        ] {
+            assert_eq!(left, expected);
         }
     }
 }

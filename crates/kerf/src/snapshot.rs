@@ -4,7 +4,7 @@ use std::{
     error::Error as _,
     fmt,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -22,6 +22,8 @@ use serde_json::Value;
 
 use crate::{
     cli::{SnapshotOptions, VERSION},
+    exit,
+    output::{Pending, Readers},
     providers,
 };
 
@@ -52,28 +54,32 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kerf: {error}");
-            ExitCode::FAILURE
+            exit::FAILED.into()
         }
     }
 }
 
 fn take(options: &SnapshotOptions) -> Result<(), SnapshotError> {
+    let path = options.output_file.clone().unwrap_or_else(|| PathBuf::from("standard output"));
+    let unwritable = |source| SnapshotError::Write { path: path.display().to_string(), source };
+    // First: a large cluster is not read for a file that cannot be written.
+    let file = options.output_file.as_ref().map(|path| Pending::open(path, Readers::Owner));
+    let file = file.transpose().map_err(unwritable)?;
     let taken_at = Clock::system().now();
     let ReadCluster { objects, .. } =
         read_cluster(&options.target, |progress| eprintln!("{progress}"))?;
-    let written = match &options.output_file {
+    let written = match file {
         None => match write(&objects, taken_at, &mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written,
         },
-        Some(path) => write_file(&objects, taken_at, path),
+        Some(file) => file.finish(|to| write(&objects, taken_at, to)),
     };
-    let path = options.output_file.clone().unwrap_or_else(|| PathBuf::from("standard output"));
-    written.map_err(|source| SnapshotError::Write { path: path.display().to_string(), source })
+    written.map_err(unwritable)
 }
 
 /// As a list that kubectl and `kerf plan` read, one object to a line so that two of them can be compared.
-fn write(objects: &[Value], taken_at: Timestamp, to: &mut impl Write) -> io::Result<()> {
+fn write(objects: &[Value], taken_at: Timestamp, to: &mut (impl Write + ?Sized)) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     let head = r#""apiVersion": "v1", "kind": "List""#;
     writeln!(to, "{{{head}, \"takenAt\": \"{taken_at:.0}\", \"items\": [")?;
@@ -84,16 +90,6 @@ fn write(objects: &[Value], taken_at: Timestamp, to: &mut impl Write) -> io::Res
     }
     writeln!(to, "]}}")?;
     to.flush()
-}
-
-/// The whole file or none: it takes the place of an older one only when it is complete.
-fn write_file(objects: &[Value], taken_at: Timestamp, path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
-    write(objects, taken_at, &mut file)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// What becomes of a kind.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kerf_api::{
     NodeClass, NodePool,
-    conditions::{Conditioned, NODE_CLASS_READY, VALIDATION_SUCCEEDED},
+    conditions::{Conditioned, NODE_CLASS_READY, READY, VALIDATION_SUCCEEDED},
     hash::NODE_POOL,
     labels,
     validation::validate_node_pool,
@@ -13,6 +13,7 @@ use kerf_api::{
 use kerf_cluster::{Change, Cluster, view::Unreadable};
 use kerf_runtime::{Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
+use tracing::info;
 
 use super::{drift_blocked, hash, registration_health::RegistrationHealth, static_capacity};
 use crate::{context::Context, controller::Reconciler, error::Result};
@@ -65,8 +66,39 @@ impl Reconciler for Pools {
         drift_blocked::report(context, &mut changed);
 
         let what = || format!("updating NodePool {name}");
+        let turned = turned(&pool, &changed);
         context.write(&*pool, changed, Lock::Optimistic, what).await?;
+        // Once it is written: what cannot be written is worked out again.
+        match turned {
+            Some(Turned::Ready) => info!(NodePool.name = name, "nodepool is ready"),
+            Some(Turned::NotReady(reason)) => {
+                info!(NodePool.name = name, reason, "ignoring nodepool, not ready");
+            }
+            None => {}
+        }
         Ok(Outcome::Done)
+    }
+}
+
+/// What a pool has become.
+#[derive(Debug, PartialEq, Eq)]
+enum Turned {
+    Ready,
+    /// With the message of its condition.
+    NotReady(String),
+}
+
+/// A pool that has never been judged is expected to be ready.
+fn turned(before: &NodePool, after: &NodePool) -> Option<Turned> {
+    let status = |pool: &NodePool| pool.condition(READY).map(|ready| ready.status.clone());
+    match (status(before).as_deref(), status(after).as_deref()) {
+        (Some("False"), Some("True")) => Some(Turned::Ready),
+        (Some("False"), Some("False")) => None,
+        (_, Some("False")) => {
+            let message = after.condition(READY).map(|ready| ready.message.clone());
+            Some(Turned::NotReady(message.unwrap_or_default()))
+        }
+        _ => None,
     }
 }
 

@@ -57,11 +57,27 @@ where
                 line.add(&key, value);
             }
         }
-        for (key, value) in fields.rest {
+        for (key, value) in nested(fields.rest) {
             line.add(key, value);
         }
         writeln!(writer, "{}", line.finish())
     }
+}
+
+/// `NodePool.name` becomes a member of the object `NodePool`, which is how Karpenter names objects.
+fn nested(fields: Vec<(&'static str, Value)>) -> Vec<(&'static str, Value)> {
+    let mut all: Vec<(&'static str, Value)> = Vec::with_capacity(fields.len());
+    for (key, value) in fields {
+        let Some((object, member)) = key.split_once('.') else {
+            all.push((key, value));
+            continue;
+        };
+        match all.iter_mut().find(|(known, value)| *known == object && value.is_object()) {
+            Some((_, members)) => members[member] = value,
+            None => all.push((object, serde_json::json!({ member: value }))),
+        }
+    }
+    all
 }
 
 /// A JSON object whose keys stay in the order they were added.

@@ -149,7 +149,7 @@ fn a_resource_that_nothing_has_is_named() {
     let plan = check("unknown", |snapshot| snapshot.pods.push(other));
     assert_eq!(
         refusal(&plan, "hostile"),
-        "it asks for 2 of example.com/unheard-of, which no node has and no instance type offers"
+        "no instance type and no node has example.com/unheard-of, and it asks for 2"
     );
     let daemon = pod("daemon").requests("example.com/unheard-of=2").daemon().build();
     check("a daemon", |snapshot| snapshot.daemons.push(daemon));

@@ -57,7 +57,7 @@ fn a_limit_is_named_with_what_is_used_and_left() {
 #[test]
 fn a_limit_is_not_named_where_the_pod_would_not_fit_without_it() {
     let huge = pod("web").requests("cpu=50");
-    let room = "pool default: no instance type has enough resources, ";
+    let room = "pool default: it asks for 50 CPU, and the largest allowed type has 4 (";
     let message = |limits: &str, pod: &PodSpec| {
         let limited = Pool {
             limits: amounts(limits),
@@ -158,7 +158,7 @@ fn pools_that_launch_nothing_are_said() {
         vec![nothing()],
         vec![unready(), fixed("x")],
         &[
-            "pool c: no instance type meets all requirements, ",
+            "pool c: no instance type meets all requirements: none has kubernetes.io/arch In [s390x]",
             "pool a: it is not ready: NodeClassReady=False",
         ],
     );
@@ -205,4 +205,100 @@ fn a_hostname_that_no_new_node_can_have_is_named() {
         let refusal = refusal(&plan(&cluster(vec![pool("default")], vec![pod.build()])), "web");
         assert_eq!(refusal, format!("pool default: incompatible requirements, {expected}"));
     }
+}
+
+/// Where types are allowed the pod is too large for them, and the largest is named; otherwise the requirement is.
+#[test]
+fn the_cause_is_what_a_user_would_change() {
+    let types = || {
+        let gpu = instance_type("gpu", "cpu=8 memory=64Gi nvidia.com/gpu=2").build();
+        let wide = instance_type("wide", "cpu=16 memory=16Gi").build();
+        let tall = instance_type("tall", "cpu=4 memory=128Gi").build();
+        let huge = TypeSpec { arch: "arm64", ..instance_type("huge", "cpu=64 memory=256Gi") };
+        vec![gpu, wide, tall, huge.build()]
+    };
+    let on_amd = || {
+        let requirements = requirements("kubernetes.io/arch In amd64");
+        Pool { requirements, instance_types: types(), ..pool("default") }
+    };
+    let no_gpu = || {
+        let mut pool = on_amd();
+        pool.requirements
+            .extend(requirements("node.kubernetes.io/instance-type NotIn gpu").iter().cloned());
+        pool
+    };
+    let check = |pool: Pool, of_pod: PodSpec, daemon: Option<PodSpec>, expected: &str| {
+        let mut snapshot = cluster(vec![pool], vec![of_pod.build()]);
+        snapshot.daemons.extend(daemon.map(|daemon| daemon.build()));
+        let found = refusal(&plan(&snapshot), "web");
+        assert_eq!(found, format!("pool default: {expected}"));
+    };
+    check(
+        on_amd(),
+        pod("web").requests("cpu=64"),
+        None,
+        "it asks for 64 CPU, and the largest allowed type has 16 (wide)",
+    );
+    check(
+        on_amd(),
+        pod("web").requests("cpu=16"),
+        None,
+        "it asks for 16 CPU, and the largest allowed type leaves 15900m to pods (wide)",
+    );
+    check(
+        on_amd(),
+        pod("web").requests("cpu=15600m"),
+        Some(pod("d").requests("cpu=500m")),
+        "it asks for 15600m CPU, and the largest allowed type leaves 15400m to pods (wide)",
+    );
+    check(
+        on_amd(),
+        pod("web").requests("cpu=20 memory=200Gi"),
+        None,
+        "it asks for 20 CPU, and the largest allowed type has 16 (wide); \
+         it asks for 200Gi of memory, and the largest allowed type has 128Gi (tall)",
+    );
+    check(
+        on_amd(),
+        pod("web").requests("nvidia.com/gpu=4"),
+        None,
+        "it asks for 4 of nvidia.com/gpu, and the largest allowed type has 2 (gpu)",
+    );
+    check(
+        no_gpu(),
+        pod("web").requests("nvidia.com/gpu=1"),
+        None,
+        "no allowed instance type has nvidia.com/gpu, and it asks for 1",
+    );
+    check(
+        on_amd(),
+        pod("web").requests("cpu=12 memory=100Gi"),
+        None,
+        "no allowed instance type has all of what it asks for at once: cpu 12, memory 100Gi, pods 1",
+    );
+    check(
+        on_amd(),
+        pod("web").requests("cpu=1").requires("node.kubernetes.io/instance-type In huge"),
+        None,
+        "no instance type meets all requirements",
+    );
+    check(
+        on_amd(),
+        pod("web").requires(&format!("{ZONE} In nowhere")),
+        None,
+        &format!("no instance type meets all requirements: none has {ZONE} In [nowhere]"),
+    );
+    // Another pool has a node with it, so the name is known; this pool has none.
+    let plain = Pool {
+        instance_types: vec![instance_type("wide", "cpu=16 memory=16Gi").build()],
+        ..pool("default")
+    };
+    let mut there = node("there", "", "cpu=1 nvidia.com/gpu=1");
+    there.taints = vec![taint("full:NoSchedule")];
+    let asks = pod("web").requests("nvidia.com/gpu=1").build();
+    let snapshot = with_nodes(cluster(vec![plain], vec![asks]), vec![there]);
+    assert_eq!(
+        refusal(&plan(&snapshot), "web"),
+        "pool default: no instance type has nvidia.com/gpu, and it asks for 1"
+    );
 }

@@ -163,25 +163,16 @@ fn refusals_say_what_is_missing() {
         why(pod("web").requires("zone In a")),
         "pool default: incompatible requirements, label \"zone\" does not have known values (typo of \"topology.kubernetes.io/zone\"?)"
     );
-    assert!(
-        why(pod("web").requests("cpu=100"))
-            .contains("no instance type has enough resources, requirements=")
-    );
     assert!(why(pod("web").requests("cpu=1M")).contains("m is a thousandth"));
-    assert!(
-        why(pod("web").requires("kubernetes.io/arch In none"))
-            .contains("no instance type meets all requirements")
+    assert_eq!(
+        why(pod("web").requires("kubernetes.io/arch In none")),
+        "pool default: no instance type meets all requirements: none has kubernetes.io/arch In [none]"
     );
-    assert!(
+    assert_eq!(
         why(pod("web").requires(
             "karpenter.sh/capacity-type In spot; topology.kubernetes.io/zone In test-zone-3"
-        ))
-        .contains("no instance type has a required offering")
-    );
-    assert!(
-        why(pod("web").requests("cpu=10").requires("kubernetes.io/arch In amd64"))
-            .contains("no instance type that meets the scheduling requirements and has a required offering has enough resources")
-            || why(pod("web").requests("cpu=10").requires("kubernetes.io/arch In amd64")).contains("that has enough resources")
+        )),
+        "pool default: no instance type has a required offering"
     );
 }
 

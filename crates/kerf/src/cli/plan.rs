@@ -210,12 +210,18 @@ impl PlanOptions {
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, Refused> {
+        let (namespace, disruption) =
+            (cluster::read_namespace(matches), matches.get_flag("disruption"));
+        if namespace.is_some() && disruption {
+            let why = "--namespace cannot be used with --disruption: nodes have no namespace";
+            return Err(Refused::Usage(why.to_owned()));
+        }
         Ok(Self {
             sources: Sources::read(matches, variable)?,
-            namespace: cluster::read_namespace(matches),
+            namespace,
             output: Output::read(matches),
             fail_on_unschedulable: matches.get_flag("fail-on-unschedulable"),
-            disruption: matches.get_flag("disruption"),
+            disruption,
         })
     }
 }

@@ -12,7 +12,11 @@ use super::lines;
 
 /// The alternate screen of the terminal, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Screen(io::Stdout);
+pub(super) struct Screen {
+    stdout: io::Stdout,
+    /// Without colours.
+    plain: bool,
+}
 
 /// What does not change from picture to picture.
 #[derive(Debug)]
@@ -39,29 +43,40 @@ impl Screen {
     pub(super) fn open() -> io::Result<Self> {
         let mut stdout = io::stdout();
         stdout.write_all(ENTER.as_bytes())?;
-        Ok(Self(stdout))
+        Ok(Self { stdout, plain: kerf_runtime::logging::wants_no_colour() })
     }
 
     pub(super) fn draw(&mut self, play: &Play, setting: &Setting) -> io::Result<()> {
         let (width, height) = size();
         let mut picture = String::from(HOME);
         for line in picture_of(play, setting, height) {
-            picture.push_str(&cut(&line, width));
+            let line = cut(&line, width);
+            picture.push_str(&if self.plain { without_colours(&line) } else { line });
             picture.push_str(CLEAR_LINE);
             picture.push_str("\r\n");
         }
         picture.push_str(CLEAR_BELOW);
-        self.0.write_all(picture.as_bytes())?;
-        self.0.flush()
+        self.stdout.write_all(picture.as_bytes())?;
+        self.stdout.flush()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that is gone needs no tidying up.
-        let _ = self.0.write_all(LEAVE.as_bytes());
-        let _ = self.0.flush();
+        let _ = self.stdout.write_all(LEAVE.as_bytes());
+        let _ = self.stdout.flush();
     }
+}
+
+/// The line without what sets colours and weights.
+fn without_colours(line: &str) -> String {
+    let mut parts = line.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(part.split_once('m').map_or(part, |(_, rest)| rest));
+    }
+    plain
 }
 
 fn size() -> (usize, usize) {

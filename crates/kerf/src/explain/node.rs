@@ -10,11 +10,15 @@ use kerf_provider::CloudDrift;
 use serde::Serialize;
 
 use super::verdict::{Refusal, Verdict};
-use crate::plan::{Claim, CommandReport, Moment};
+use crate::{
+    output::Answer,
+    plan::{Claim, CommandReport, Moment},
+};
 
 pub(super) mod text;
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
@@ -37,6 +41,7 @@ pub(crate) struct Report {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewDrift {
     #[serde(skip)]
@@ -59,6 +64,7 @@ impl NewDrift {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct Facts {
     pool: String,
@@ -66,6 +72,7 @@ struct Facts {
     zone: Option<String>,
     capacity_type: Option<String>,
     /// Missing where it is not known.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     price_per_hour: Option<Price>,
     pods_to_move: usize,
     rescheduling_cost: f64,
@@ -73,6 +80,7 @@ struct Facts {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct CheckReport {
     /// What holds if the check passes.
@@ -84,6 +92,7 @@ struct CheckReport {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MethodReport {
     method: String,
@@ -98,6 +107,7 @@ struct MethodReport {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct SimulationReport {
     moves: Vec<Move>,
@@ -105,6 +115,7 @@ struct SimulationReport {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct Move {
     pod: String,
@@ -120,16 +131,23 @@ struct Move {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct PricesReport {
+    #[cfg_attr(test, schemars(with = "String"))]
     node_price_per_hour: Price,
     disruption_cost: f64,
     price_improvement_factor: String,
     savings_threshold: String,
     /// The highest price of a replacement that would be worth it; missing if none is.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     replacement_at_most: Option<Price>,
     #[serde(skip)]
     bound: Bound,
+}
+
+impl Answer for Report {
+    const KIND: &'static str = "NodeExplanation";
 }
 
 impl Report {

@@ -12,11 +12,15 @@ use super::{
     shown,
     verdict::{Outcome, Refusal, Verdict},
 };
-use crate::plan::{Claim, Moment, Objects, PlanError, Refused};
+use crate::{
+    output::Answer,
+    plan::{Claim, Moment, Objects, PlanError, Refused},
+};
 
 pub(super) mod text;
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
@@ -42,6 +46,10 @@ pub(crate) struct Question<'a> {
     pub(crate) taken: &'a Taken,
     pub(crate) explainer: &'a Explainer<'a>,
     pub(crate) scheduling: &'a Options,
+}
+
+impl Answer for Report {
+    const KIND: &'static str = "PodExplanation";
 }
 
 impl Report {
@@ -103,7 +111,8 @@ impl Report {
                 self.pools = pools.iter().map(Refused::new).collect();
             }
             let because = match &self.pools[..] {
-                [] | [_] => refusal.to_string(),
+                [] => refusal.to_string(),
+                [one] => one.message.clone(),
                 pools => format!("none of {} NodePools can launch a node for it", pools.len()),
             };
             let sentence = format!("{subject} has no place: {because}.");
@@ -117,11 +126,10 @@ impl Report {
         } else if let Some(placement) = plan.placements.iter().find(|it| it.pods.iter().any(is_it))
         {
             let node = placement.node.name.clone();
-            let sentence = match placement.node.exists {
-                true => format!("{subject} would go to node {node}."),
-                false => {
-                    format!("{subject} would go to NodeClaim {node}, whose node is on its way.")
-                }
+            let sentence = if placement.node.exists {
+                format!("{subject} would go to node {node}.")
+            } else {
+                format!("{subject} would go to NodeClaim {node}, whose node is on its way.")
             };
             self.node = Some(node);
             self.verdict = Verdict::new(Outcome::GoesToNode, sentence);

@@ -8,11 +8,12 @@ use kerf_model::{Price, churn::GracePeriod};
 use serde::Serialize;
 
 use super::verdict::{Refusal, Verdict};
-use crate::plan::Moment;
+use crate::{output::Answer, plan::Moment};
 
 pub(super) mod text;
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
@@ -37,6 +38,7 @@ pub(crate) struct Report {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct BudgetReport {
     nodes: String,
@@ -49,6 +51,7 @@ struct BudgetReport {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct AllowanceReport {
     reason: &'static str,
@@ -59,18 +62,25 @@ struct AllowanceReport {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct NodeReport {
     node: String,
     /// Missing where it is not known.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     price_per_hour: Option<Price>,
     pods: usize,
     /// `delete` or `replace`, if it would go.
     decision: Option<&'static str>,
     /// Why it would go.
     reason: Option<&'static str>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     savings_per_hour: Option<Price>,
     refusal: Option<Refusal>,
+}
+
+impl Answer for Report {
+    const KIND: &'static str = "NodePoolExplanation";
 }
 
 impl Report {

@@ -10,6 +10,7 @@ use super::shown;
 use crate::plan::count;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verdict {
     pub(crate) sentence: String,
@@ -18,6 +19,7 @@ pub(crate) struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) savings_per_hour: Option<Price>,
     /// Why a node stays, or a pod has no place.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,6 +27,7 @@ pub(crate) struct Verdict {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Outcome {
     /// Of a node or a pool: nothing would be done.
@@ -45,6 +48,7 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
@@ -80,10 +84,8 @@ impl Verdict {
 
     fn of_command(node: &str, command: &Command) -> Self {
         let (reason, replaced) = (command.reason().as_str(), !command.replacements.is_empty());
-        let (verb, outcome) = match replaced {
-            true => ("replace", Outcome::Replaced),
-            false => ("remove", Outcome::Removed),
-        };
+        let (verb, outcome) =
+            if replaced { ("replace", Outcome::Replaced) } else { ("remove", Outcome::Removed) };
         let pods = match command.evictions() {
             0 => String::new(),
             pods => format!(", moving {}", count(pods, "pod")),

@@ -10,11 +10,13 @@ use super::{Moment, Objects, PlanError, notes, print, report::Claim, table::coun
 use crate::{
     cli::{Output, PlanOptions},
     columns::section,
+    output::Answer,
 };
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct Report {
+pub(crate) struct Report {
     #[serde(flatten)]
     moment: Moment,
     commands: Vec<CommandReport>,
@@ -25,6 +27,7 @@ struct Report {
 
 /// One step of disruption, as it is shown.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CommandReport {
     pub(crate) method: String,
@@ -37,10 +40,12 @@ pub(crate) struct CommandReport {
     /// Pods that would be evicted.
     pub(crate) evictions: usize,
     /// Missing where nobody knows what comes in its place.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) savings_per_hour: Option<Price>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeReport {
     pub(crate) node: String,
@@ -48,11 +53,13 @@ pub(crate) struct NodeReport {
     pub(crate) instance_type: Option<String>,
     pub(crate) zone: Option<String>,
     pub(crate) capacity_type: Option<String>,
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) price_per_hour: Price,
     pub(crate) pods: usize,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Move {
     pub(crate) pod: String,
@@ -60,6 +67,7 @@ pub(crate) struct Move {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct LeftAlone {
     reason: &'static str,
@@ -84,6 +92,10 @@ pub(super) fn plan(options: &PlanOptions) -> Result<ExitCode, PlanError> {
     report.notes.extend(objects.warnings.iter().chain(&sources.warnings).cloned());
     print(&report, options.output, render)?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Answer for Report {
+    const KIND: &'static str = "DisruptionPlan";
 }
 
 impl Report {

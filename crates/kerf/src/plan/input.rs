@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kerf_manifests::{Lines, LoadError, Loader};
+use kerf_manifests::{Lines, LoadError, Loader, SyntaxProblem};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ pub(crate) enum InputError {
     Read { path: String, source: io::Error },
     #[error("the directory {path} has no files that end with .yaml, .yml or .json")]
     EmptyDirectory { path: String },
-    #[error("{path} is neither YAML nor JSON: {problem}")]
-    Syntax { path: String, problem: String },
+    #[error("{place}: it is neither YAML nor JSON: {problem}")]
+    Syntax { place: String, problem: SyntaxProblem },
     #[error("{place}: {source}")]
     Object { place: Place, source: Box<LoadError> },
     /// One line for each.
@@ -104,8 +104,8 @@ fn manifests(directory: &Path) -> Result<Vec<PathBuf>, InputError> {
 }
 
 fn add(text: &str, path: &str, loader: &mut Loader) -> Result<Vec<String>, InputError> {
-    let documents =
-        documents(text).map_err(|problem| InputError::Syntax { path: path.to_owned(), problem })?;
+    let documents = documents(text)
+        .map_err(|problem| InputError::Syntax { place: problem.place(path), problem })?;
     let mut found = Findings::default();
     for (index, document) in documents.iter().enumerate() {
         found.look_at(index, document);
@@ -141,17 +141,17 @@ fn places<'a>(
 
 /// The documents of a text; empty ones do not count. JSON is read as such, because a dump of a large cluster takes a
 /// YAML parser many times as long.
-fn documents(text: &str) -> Result<Vec<Value>, String> {
+fn documents(text: &str) -> Result<Vec<Value>, SyntaxProblem> {
     if !text.trim_start().starts_with('{') {
         return yaml(text);
     }
     let json: Result<Vec<Value>, _> =
         serde_json::Deserializer::from_str(text).into_iter().collect();
     // What begins with a brace may still be YAML; if it is neither, JSON was probably meant.
-    json.or_else(|error| yaml(text).map_err(|_| error.to_string()))
+    json.or_else(|error| yaml(text).map_err(|_| error.into()))
 }
 
-fn yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
+fn yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, SyntaxProblem> {
     let options = serde_saphyr::options! {
         // Not limited in size: it is the user's own file. The limits on depth and aliases stay.
         budget: serde_saphyr::budget! {
@@ -165,7 +165,7 @@ fn yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
         legacy_octal_numbers: true,
         with_snippet: false,
     };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
+    serde_saphyr::from_multiple_with_options(text, options).map_err(SyntaxProblem::from)
 }
 
 #[cfg(test)]
@@ -192,9 +192,17 @@ mod tests {
 
     #[test]
     fn syntax_errors_say_where() {
-        for (text, place) in [("{\"a\": 1", "line 1 column 7"), ("a: 1\n b: 2\n", "line 2")] {
-            let problem = documents(text).unwrap_err();
-            assert!(problem.contains(place), "{problem}");
+        let twice = "kind is given twice; if another object begins here, write --- above it";
+        for (text, line, expected) in [
+            ("{\"a\": 1", 1, "EOF while parsing an object"),
+            ("a: 1\n b: 2\n", 2, ""),
+            ("kind: A\nspec: {}\n\nkind: B\n", 4, twice),
+            ("a: {b: 1,\n b: 2}\n", 2, "the key b is given twice"),
+        ] {
+            let found = documents(text).unwrap_err();
+            assert_eq!(found.line, Some(line), "{text:?}: {found}");
+            assert!(found.problem.starts_with(expected), "{found}");
+            assert!(!found.problem.contains("line"), "{found}");
         }
     }
 }

@@ -7,8 +7,10 @@ use serde::Serialize;
 /// Budgets, grace periods and expiry depend on it. A file is judged at the time when it was taken: a day later every grace
 /// period in it would be over.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Moment {
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) judged_at: Timestamp,
     #[serde(skip)]
     origin: Origin,

@@ -9,10 +9,12 @@ use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Refusal};
 use serde::Serialize;
 
 use super::table::count;
+use crate::output::Answer;
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(crate) struct Report {
     pub(super) summary: Summary,
     /// Nodes to launch.
     pub(super) claims: Vec<Claim>,
@@ -25,6 +27,7 @@ pub(super) struct Report {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
     /// To place.
@@ -34,10 +37,12 @@ pub(super) struct Summary {
     pub(super) unschedulable: usize,
     pub(super) new_claims: usize,
     /// Of all new claims, each bought as cheaply as it can be.
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(super) price_per_hour: Price,
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Claim {
     pub(crate) pool: String,
@@ -52,15 +57,18 @@ pub(crate) struct Claim {
 
 /// The cheapest way to buy a claim.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Cheapest {
     pub(crate) instance_type: String,
     pub(crate) zone: Option<String>,
     pub(crate) capacity_type: Option<String>,
+    #[cfg_attr(test, schemars(with = "String"))]
     pub(crate) price_per_hour: Price,
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Placement {
     /// `None` for a claim whose node has yet to appear.
@@ -70,6 +78,7 @@ pub(super) struct Placement {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Unschedulable {
     pub(super) pod: String,
@@ -81,18 +90,27 @@ pub(super) struct Unschedulable {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refused {
     pub(crate) pool: String,
     pub(crate) constraint: &'static str,
     pub(crate) message: String,
+    /// The requirements and amounts that it was found with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct IdlePool {
     pub(super) pool: String,
     pub(super) reason: String,
+}
+
+impl Answer for Report {
+    const KIND: &'static str = "Plan";
 }
 
 impl Report {
@@ -235,6 +253,7 @@ impl Refused {
             pool: refusal.pool.clone(),
             constraint: refusal.reason.name(),
             message: refusal.reason.to_string(),
+            details: refusal.reason.details(),
         }
     }
 }

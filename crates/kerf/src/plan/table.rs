@@ -4,16 +4,16 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{cli::Output, columns::section};
 
-use super::report::{Claim, Placement, Refused, Report, Unschedulable};
+use super::report::{Claim, Placement, Report, Unschedulable};
 
 /// Names shown of a group of pods.
 const SHOWN: usize = 2;
 
-pub(super) fn render(report: &Report, _: Output) -> String {
+pub(super) fn render(report: &Report, output: Output) -> String {
     let sections = [
         claims(report),
         placements(report),
-        unschedulable(report),
+        unschedulable(report, output.verbose),
         idle_pools(report),
         notes(report),
     ];
@@ -81,7 +81,7 @@ fn placements(report: &Report) -> String {
 }
 
 /// Pods that are refused for the same reasons, which those of a workload usually are, are told once.
-fn unschedulable(report: &Report) -> String {
+fn unschedulable(report: &Report, verbose: bool) -> String {
     let mut groups: Vec<(&Unschedulable, Vec<String>)> = Vec::new();
     let mut by_message: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in &report.unschedulable {
@@ -100,8 +100,10 @@ fn unschedulable(report: &Report) -> String {
         if first.pools.is_empty() {
             let _ = writeln!(text, "    {}", first.message);
         }
-        for Refused { pool, message, .. } in &first.pools {
-            let _ = writeln!(text, "    pool {pool}: {message}");
+        for refused in &first.pools {
+            let _ = writeln!(text, "    pool {}: {}", refused.pool, refused.message);
+            let details = refused.details.as_ref().filter(|_| verbose);
+            let _ = details.map_or(Ok(()), |details| writeln!(text, "      {details}"));
         }
     }
     text

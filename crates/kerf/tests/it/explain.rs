@@ -4,22 +4,24 @@ use std::fs;
 
 use crate::kerf::{ROOT, kerf};
 
-/// Every example of the page, run again.
+/// Every example of the pages, run again.
 #[test]
 fn the_documentation_shows_what_is_printed() {
-    let page = fs::read_to_string(format!("{ROOT}/docs/explain.md")).unwrap();
-    let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
-    assert_eq!(examples.len(), 5);
-    for example in examples {
-        let (line, shown) = example.split_once('\n').unwrap();
-        let arguments: Vec<_> = line.split_whitespace().collect();
-        let (code, printed, errors) = kerf(&arguments);
-        assert_eq!((code, errors.as_str()), (Some(0), ""), "{line}");
-        let indented = printed.lines().map(|line| match line {
-            "" => "\n".to_owned(),
-            line => format!("    {line}\n"),
-        });
-        assert!(shown.starts_with(&indented.collect::<String>()), "{line}:\n{printed}");
+    for (page, count) in [("explain.md", 7), ("json.md", 1)] {
+        let page = fs::read_to_string(format!("{ROOT}/docs/{page}")).unwrap();
+        let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
+        assert_eq!(examples.len(), count);
+        for example in examples {
+            let (line, shown) = example.split_once('\n').unwrap();
+            let arguments: Vec<_> = line.split_whitespace().collect();
+            let (code, printed, errors) = kerf(&arguments);
+            assert_eq!((code, errors.as_str()), (Some(0), ""), "{line}");
+            let indented = printed.lines().map(|line| match line {
+                "" => "\n".to_owned(),
+                line => format!("    {line}\n"),
+            });
+            assert!(shown.starts_with(&indented.collect::<String>()), "{line}:\n{printed}");
+        }
     }
 }
 
@@ -29,8 +31,19 @@ fn what_cannot_be_explained_is_refused() {
     for (what, message) in [
         ("node/nope", "kerf: there is no node nope; there are: guarded, quiet, roomy\n"),
         ("nodepool/nope", "kerf: there is no nodepool nope; there are: general\n"),
-        ("node/", "kerf: cannot explain \"node/\": expected node/NAME or nodepool/NAME\n"),
-        ("pod/x", "kerf: cannot explain \"pod/x\": expected node/NAME or nodepool/NAME\n"),
+        (
+            "node/",
+            "kerf: cannot explain \"node/\": expected node/NAME, nodepool/NAME or pod/NAME\n",
+        ),
+        (
+            "job/x",
+            "kerf: cannot explain \"job/x\": expected node/NAME, nodepool/NAME or pod/NAME\n",
+        ),
+        ("pod/nope", "kerf: there is no pod nope in namespace default; there are: none\n"),
+        (
+            "pod/web-0",
+            "kerf: there is no pod web-0 in namespace default; namespaces with a pod of this name: shop; choose one with -n\n",
+        ),
     ] {
         let arguments = [&["explain", what][..], &cluster].concat();
         assert_eq!(kerf(&arguments), (Some(2), String::new(), message.to_owned()), "{what}");
@@ -49,18 +62,19 @@ fn nodes_of_static_pools_are_explained() {
                  (its replacement edge-x7d2k is gone)";
     let one = explained(&["explain", "node/one"]);
     for line in [
-        "\nDrift of static NodePools asks\n".to_owned(),
-        "  yes  its NodePool has room for its replacement\n".to_owned(),
-        format!("  NO   no replacement for it has just failed: {waits}\n"),
-        format!("  => no (setback): {waits}\n"),
+        format!("Kerf leaves node one alone: {waits}.\n"),
+        format!("\nDrift of static NodePools leaves it alone (setback): {waits}\n"),
+        "  ok       its NodePool has room for its replacement\n".to_owned(),
+        format!("  BLOCKS   {waits}\n"),
     ] {
         assert!(one.contains(&line), "{line}{one}");
     }
-    for absent in ["Emptiness asks", "Consolidation asks"] {
+    for absent in ["Emptiness", "Consolidation"] {
         assert!(!one.contains(absent), "{one}");
     }
     let two = explained(&["explain", "node/two"]);
-    assert!(two.ends_with("  => Replace 1 node (Drifted), moving 0 pods\n"), "{two}");
+    assert!(two.starts_with("Kerf would replace node two (Drifted).\n"), "{two}");
+    assert!(two.contains("\nDrift of static NodePools would replace it, moving 0 pods\n"), "{two}");
     let off = ["explain", "nodepool/edge", "--feature-gates=StaticCapacity=false"];
     let stays = "stays (static_pool): its NodePool is static and keeps its nodes\n";
     assert_eq!(explained(&off).matches(stays).count(), 2);
@@ -97,14 +111,17 @@ fn printed(arguments: &[&str]) -> String {
 fn a_changed_pool_says_which_nodes_drift() {
     let files = ["-f", "examples/explain/cluster.yaml", "-f", "examples/explain/zone-b.yaml"];
     let node = printed(&[&["explain", "node/quiet"][..], &files].concat());
-    let drift = "  it has drifted from its NodePool as it is here: RequirementsDrifted\n";
+    let drift = "  drifted       from its NodePool as it is here: RequirementsDrifted\n";
     assert!(node.contains(drift), "{node}");
-    assert!(node.contains("  yes  it is no longer as its NodePool wants it\n"), "{node}");
+    assert!(node.contains("  ok       it has drifted\n"), "{node}");
     let json = printed(&[&["explain", "node/quiet", "-o", "json"][..], &files].concat());
     let node: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(node["newDrift"], "RequirementsDrifted");
     let pool = printed(&[&["explain", "nodepool/general"][..], &files].concat());
-    assert!(pool.contains("  quiet     $0.2172/h   2      delete (Drifted), saves"), "{pool}");
+    assert!(
+        pool.contains("  quiet     $0.2172/h   2      would be removed (Drifted), saves"),
+        "{pool}"
+    );
 }
 
 /// Node quiet waits for its replacement, and the budget is one node.
@@ -122,7 +139,7 @@ fn commands_that_are_under_way_count() {
     let stays = "  quiet     $0.2172/h   2      stays (already_disrupted): candidate is already being disrupted\n";
     assert!(pool.contains(stays), "{pool}");
     let node = printed(&["explain", "node/quiet", "-f", &file]);
-    assert!(node.contains("  NO   no command is under way for it: candidate is already"), "{node}");
+    assert!(node.contains("  BLOCKS   candidate is already being disrupted\n"), "{node}");
 }
 
 /// From one to two at night nothing may go; the example is of eleven minutes past midnight.
@@ -172,10 +189,120 @@ fn nodes_of_unknown_types_are_shown_with_the_reason() {
         assert!(pool.contains(&format!("  {node}   unknown   {pods}      {stays}\n")), "{pool}");
     }
     let node = printed(&["explain", "node/quiet", "-f", &file]);
-    assert!(node.starts_with("Node quiet (NodeClaim general-quiet)\n"), "{node}");
+    assert!(node.starts_with("Kerf leaves node quiet alone: the instance types of"), "{node}");
     assert!(node.contains(unknown.trim_start()), "{node}");
     let json = printed(&["explain", "nodepool/general", "-f", &file, "-o", "json"]);
     let pool: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(pool["nodes"][0]["pricePerHour"], serde_json::Value::Null);
     assert_eq!(pool["nodes"][0]["refusal"]["reason"], "unknown_instance_types");
+}
+
+/// Kinds by the names that kubectl has for them, in one word or two.
+#[test]
+fn kinds_go_by_their_short_names() {
+    let explained = |what: &[&str]| {
+        printed(
+            &[&["explain"], what, &["-n", "shop", "-f", "examples/explain/cluster.yaml"]].concat(),
+        )
+    };
+    for (names, others) in [
+        ("node/quiet", &["no/quiet", "nodes/quiet", "nodeclaim/general-quiet"][..]),
+        ("nodepool/general", &["np/general", "nodepools/general"]),
+        ("pod/web-0", &["po/web-0", "pods/web-0"]),
+    ] {
+        let expected = explained(&[names]);
+        for other in others {
+            assert_eq!(explained(&[other]), expected, "{other}");
+            let (kind, name) = other.split_once('/').unwrap();
+            assert_eq!(explained(&[kind, name]), expected, "{kind} {name}");
+        }
+    }
+}
+
+/// Why it is pending, where it would go, or what it does to its node.
+#[test]
+fn pods_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pods.yaml");
+    let pod = |name: &str, cpu: u32, more: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{{more}\n  \
+             containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}\n"
+        )
+    };
+    let owned = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: agent, namespace: shop, ownerReferences: \
+         [{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: u, controller: true}]}\n\
+         spec: {nodeName: quiet, containers: [{name: c}]}\nstatus: {phase: Running}\n";
+    let texts = [
+        pod("fits", 1, ""),
+        pod("new", 8, ""),
+        pod("huge", 300, ""),
+        pod("gated", 1, "schedulingGates: [{name: wait}],"),
+        pod("elsewhere", 1, "nodeSelector: {kubernetes.io/arch: arm64},"),
+        owned.to_owned(),
+        format!("{}status: {{phase: Succeeded}}\n", pod("over", 1, "")),
+    ];
+    fs::write(&file, texts.concat()).unwrap();
+    let explain = |name: &str, more: &[&str]| {
+        let what = format!("pod/{name}");
+        let cluster = "examples/explain/cluster.yaml";
+        let arguments =
+            ["explain", &what, "-n", "shop", "-f", cluster, "-f", file.to_str().unwrap()];
+        printed(&[&arguments[..], more].concat())
+    };
+    for (name, sentence, outcome) in [
+        ("web-0", "Pod shop/web-0 runs on node quiet and may be evicted.", "runs"),
+        (
+            "job-0",
+            "Pod shop/job-0 runs on node guarded and holds it: pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod=shop/job-0).",
+            "holdsItsNode",
+        ),
+        ("agent", "Pod shop/agent runs on node quiet and goes with it.", "runs"),
+        ("fits", "Pod shop/fits would go to node ", "goesToNode"),
+        (
+            "new",
+            "Pod shop/new would go to a new node of NodePool general: one of ",
+            "goesToNewNode",
+        ),
+        (
+            "huge",
+            "Pod shop/huge has no place: it asks for 300 CPU, and the largest allowed type has 256 (",
+            "noPlace",
+        ),
+        (
+            "elsewhere",
+            "Pod shop/elsewhere has no place: incompatible requirements, key kubernetes.io/arch",
+            "noPlace",
+        ),
+        (
+            "gated",
+            "Kerf looks for no place for pod shop/gated: it has scheduling gates, and kube-scheduler waits until they are removed.",
+            "notLookedAt",
+        ),
+        ("over", "Pod shop/over has ended and needs no place.", "notLookedAt"),
+    ] {
+        let text = explain(name, &[]);
+        assert!(text.starts_with(sentence), "{text}");
+        let answer: serde_json::Value =
+            serde_json::from_str(&explain(name, &["-o", "json"])).unwrap();
+        assert_eq!(answer["verdict"]["outcome"], outcome, "{answer}");
+        assert_eq!(answer["verdict"]["sentence"], text.lines().next().unwrap());
+        assert_eq!(
+            (&answer["kind"], &answer["pod"]),
+            (&"PodExplanation".into(), &format!("shop/{name}").into())
+        );
+    }
+    // The requirements are there for who asks.
+    assert!(!explain("huge", &[]).contains("requirements="));
+    assert!(
+        explain("huge", &["--verbose"])
+            .contains("\n            requirements=karpenter.kwok.sh/kwoknodeclass In [default], "),
+        "{}",
+        explain("huge", &["-v"])
+    );
+    let running = explain("web-0", &[]);
+    assert!(
+        running.contains("\n  its node   Kerf leaves node quiet alone: Can't replace"),
+        "{running}"
+    );
 }

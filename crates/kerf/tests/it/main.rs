@@ -3,6 +3,8 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "simulate")]
+mod exits;
 mod explain;
 mod kerf;
 mod plan;

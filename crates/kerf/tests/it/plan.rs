@@ -267,6 +267,8 @@ fn wrong_input_is_refused_with_one_sentence() {
         ),
     );
     let syntax = file("syntax.yaml", "a: [1\n");
+    let twice = file("twice.yaml", "kind: Pod\nmetadata: {name: a}\n\nkind: Pod\n");
+    let scenario = file("scenario.yaml", "length: 1h\npools: []\nworkloads: []\n");
     let empty = directory.path().join("empty");
     fs::create_dir(&empty).unwrap();
     let empty = empty.display().to_string();
@@ -277,7 +279,9 @@ fn wrong_input_is_refused_with_one_sentence() {
         (&["-f", &replicas], format!("{replicas}:5: NodePool p: spec.template: Required value\n{replicas}:5: NodePool p: spec.weight: Invalid value: \"string\": ")),
         (&["-f", &second], format!("{second}:63: NodePool p: spec.template: Required value")),
         (&["-f", &cpu], format!("{cpu}:5: NodePool p: spec.limits.cpu: Invalid value: ")),
-        (&["-f", &syntax], format!("{syntax} is neither YAML nor JSON: ")),
+        (&["-f", &syntax], format!("{syntax}:1: it is neither YAML nor JSON: unclosed bracket")),
+        (&["-f", &twice], format!("{twice}:4: it is neither YAML nor JSON: kind is given twice; if another object begins here, write --- above it")),
+        (&["-f", &scenario], format!("{scenario}:1: it is a scenario of kerf simulate, not a Kubernetes object; run kerf simulate with it")),
         (&["-f", DEPLOYMENT], "there is neither a NodePool nor a Node among the objects, so no pod can be placed; \
             add a NodePool, for instance with -f nodepool.yaml".to_owned()),
         (&["-f", POOL, "--instance-types-file-path", &no_object], format!("cannot use the instance types file {no_object}: ")),

@@ -138,7 +138,7 @@ fn what_cannot_be_opened_or_read_is_named() {
 
     let command = kerf_run(home.path(), &["--instance-types-file-path=/nonexistent/types"]);
     let (code, stdout, _) = output(command);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     let errors = errors(&stdout);
     assert_eq!(errors.len(), 1, "{stdout}");
     assert!(errors[0].contains("/nonexistent/types"), "{stdout}");

@@ -44,8 +44,8 @@ fn the_json_report_has_the_promised_fields() {
     let names: Vec<_> = policies.iter().map(|policy| policy["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["when-empty", "parity"]);
     for policy in policies {
-        assert!(policy["cost"].as_f64().unwrap() > 0.0, "{policy}");
-        for count in ["evictions", "launched", "terminated", "short_lived"] {
+        assert!(policy["cost"].as_str().unwrap().parse::<f64>().unwrap() > 0.0, "{policy}");
+        for count in ["evictions", "launched", "terminated", "shortLived"] {
             assert!(policy[count].is_u64(), "{count}: {policy}");
         }
         let blocked = policy["blocked"].as_object().unwrap();
@@ -53,7 +53,11 @@ fn the_json_report_has_the_promised_fields() {
     }
     assert_eq!(policies[0]["evictions"], 0);
     assert!(policies[1]["evictions"].as_u64().unwrap() > 0, "{report}");
-    assert!(policies[1]["savings"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(policies[1]["savings"].as_str().unwrap().parse::<f64>().unwrap() > 0.0, "{report}");
+    assert_eq!(
+        (&report["apiVersion"], &report["kind"]),
+        (&"kerf.sh/v1alpha1".into(), &"SimulationReport".into())
+    );
 }
 
 #[test]
@@ -106,6 +110,7 @@ fn the_html_report_needs_nothing_else() {
     let page = fs::read_to_string(directory.path().join("report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(!page.contains("http") && !page.contains(" src="), "it loads something");
+    assert!(page.contains("<h1>In 0.67 hours, parity costs $"), "the verdict comes first");
 }
 
 #[test]
@@ -117,6 +122,21 @@ fn what_is_wrong_is_said_in_one_sentence() {
     let never = never.replace(" steps: [{at: 10m, replicas: 2}],", "");
     for (scenario, arguments, message) in [
         ("", &[][..], "kerf: scenario.yaml is empty; write a scenario"),
+        (
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\n",
+            &[],
+            "kerf: scenario.yaml:2: it is a Kubernetes object (NodePool), not a scenario; write a scenario",
+        ),
+        (
+            "kind: NodePool\napiVersion: karpenter.sh/v1\n---\nkind: Pod\napiVersion: v1\n",
+            &[],
+            "kerf: scenario.yaml:1: it is a Kubernetes object (NodePool), not a scenario; write a scenario",
+        ),
+        (
+            "length: 1h\npools: []\npools: []\n",
+            &[],
+            "kerf: scenario.yaml:3: it is not YAML: the key pools is given twice",
+        ),
         ("seeed: 3\n", &[], "kerf: scenario.yaml:1, at seeed: unknown field `seeed`"),
         (
             &cheap,

@@ -1,13 +1,16 @@
 //! Instance types that meet the requirements, have room for the pod beside their daemons, have its host ports free, and have
 //! an offering.
 
+use kerf_model::Requirements;
 use kerf_model::resources::CPU;
 
 use super::{Engine, Evaluation, Witness, host_ports};
-use crate::algebra::{Key, SetId};
+use crate::algebra::{Algebra, Key, SetId};
+use crate::bits::Bits;
 use crate::class::Spec;
 use crate::lanes::Lanes;
-use crate::refusal::{FilterCause, FilterRefusal, PoolRefusal, Reason};
+use crate::refusal::{FilterCause, FilterRefusal, Most, PoolRefusal, Reason, Shortage};
+use crate::template::Template;
 
 impl Engine<'_> {
     /// Narrows the rows in the scratch buffer's base to those with room for all of the claim.
@@ -44,45 +47,77 @@ impl Engine<'_> {
         None
     }
 
-    /// Holds every type against each of the three checks by itself.
+    /// Asks first whether any type is allowed: if so the pod is too large for them, and if not the requirements are the cause.
     fn filter_cause(&mut self, spec: &Spec, template: usize, set: SetId) -> FilterCause {
-        let requests = &spec.base.key.requests;
-        let template = &self.templates[template];
-        let mut with_room = template.usable.clone();
-        template.keep_fitting(&mut with_room, requests);
-        host_ports::keep_free(template, &mut with_room, spec);
-        let with_room = template.types_of(&with_room);
-        let compatible = template.types_of(&template.meeting(set, &mut self.algebra));
-        let offered = template.types_of(&template.offered(set, &mut self.algebra));
-        let (mut any, mut pairs) = ([false; 3], [false; 3]);
-        for at in template.types_of(&template.usable).iter() {
-            let compatible = compatible.contains(at);
-            let fits = with_room.contains(at);
-            let offered = offered.contains(at);
-            any = [any[0] || compatible, any[1] || fits, any[2] || offered];
-            pairs = [
-                pairs[0] || (compatible && fits && !offered),
-                pairs[1] || (fits && offered && !compatible),
-                pairs[2] || (compatible && offered && !fits),
-            ];
+        let mut allowed = self.templates[template].usable.clone();
+        allowed.intersect_with(self.templates[template].serving(set, &mut self.algebra));
+        if allowed.is_empty() {
+            return self.requirements_cause(template, set);
         }
-        let cpu = self.lanes.resources(requests).amount(CPU);
-        match any {
-            [false, false, false] => FilterCause::Nothing,
-            [false, false, true] => FilterCause::NoRequirementsNorRoom,
-            [false, true, false] => FilterCause::NoRequirementsNorOffering,
-            [true, false, false] => FilterCause::NoRoomNorOffering,
-            [false, true, true] => FilterCause::NoRequirements,
-            [true, false, true] => {
-                FilterCause::NoRoom { cpu_is_absurd: cpu >= FilterCause::ABSURD_CPU }
+        let (template, requests) = (&self.templates[template], &spec.base.key.requests);
+        let shortages: Vec<_> = (0..requests.len())
+            .filter_map(|lane| self.shortage(template, &allowed, lane, requests[lane]))
+            .collect();
+        if !shortages.is_empty() {
+            let cpu = self.lanes.resources(requests).amount(CPU);
+            let cpu_is_absurd = cpu >= FilterCause::ABSURD_CPU;
+            return FilterCause::TooLarge { shortages, cpu_is_absurd };
+        }
+        template.keep_fitting(&mut allowed, requests);
+        if allowed.is_empty() { FilterCause::NotTogether } else { FilterCause::HostPorts }
+    }
+
+    fn shortage(
+        &self,
+        template: &Template,
+        allowed: &Bits,
+        lane: usize,
+        requested: i64,
+    ) -> Option<Shortage> {
+        let (most, row) = template.roomiest(allowed, lane)?;
+        if requested <= most {
+            return None;
+        }
+        let (resource, requested) = self.lanes.named(lane, requested)?;
+        let has_any = |rows: &Bits| rows.iter().any(|row| template.capacity_of(row, lane) > 0);
+        let most = if has_any(allowed) {
+            let amount = |amount| self.lanes.named(lane, amount).map(|(_, amount)| amount);
+            Most::Type {
+                name: template.type_of(row).name().to_owned(),
+                capacity: amount(template.capacity_of(row, lane))?,
+                for_pods: amount(most)?,
             }
-            [true, true, false] => FilterCause::NoOffering,
-            [true, true, true] => match pairs {
-                [true, _, _] => FilterCause::RequirementsAndRoomButNoOffering,
-                [_, true, _] => FilterCause::RoomAndOfferingButNoRequirements,
-                [_, _, true] => FilterCause::RequirementsAndOfferingButNoRoom,
-                _ => FilterCause::NotAllAtOnce,
-            },
+        } else if has_any(&template.usable) {
+            Most::NoAllowedType
+        } else {
+            Most::NoType
+        };
+        Some(Shortage { resource: resource.to_owned(), requested, most })
+    }
+
+    /// No type meets all requirements, has an offering that does, and has room for its daemons.
+    fn requirements_cause(&mut self, template: usize, set: SetId) -> FilterCause {
+        let (template, algebra) = (&mut self.templates[template], &mut self.algebra);
+        if !template.serving(set, algebra).is_empty() {
+            return FilterCause::Daemons;
+        }
+        let mut entries = algebra.entries(set).to_vec();
+        entries.sort_by(|(a, _), (b, _)| algebra.key_name(*a).cmp(algebra.key_name(*b)));
+        let mut unmet = |rows_with: fn(&Template, SetId, &mut Algebra) -> Bits| {
+            let unmet = entries.iter().find(|(_, rule)| {
+                let one = Requirements::new([algebra.requirement(*rule).clone()]);
+                let one = algebra.set(&one);
+                rows_with(template, one, algebra).is_empty()
+            });
+            unmet.map(|(_, rule)| algebra.requirement(*rule).clone())
+        };
+        let (no_type, no_offering) = (unmet(Template::meeting), unmet(Template::offered));
+        let is_met = !template.meeting(set, algebra).is_empty();
+        let is_offered = !template.offered(set, algebra).is_empty();
+        match (is_met, is_offered) {
+            (false, _) => FilterCause::NoRequirements(no_type),
+            (true, false) => FilterCause::NoOffering(no_offering),
+            (true, true) => FilterCause::NotAllAtOnce,
         }
     }
 
@@ -117,14 +152,10 @@ impl Engine<'_> {
         short: &[(Key, u32)],
     ) -> PoolRefusal {
         let set = self.templates[template].set;
-        let requirements = self.algebra.requirements(set);
-        let mut types = self.templates[template].pool.instance_types.iter();
-        let cause = if !short.is_empty() {
-            FilterCause::MinValues(self.too_few(short))
-        } else if types.any(|it| it.requirements().intersects(&requirements).is_ok()) {
-            FilterCause::NoOffering
+        let cause = if short.is_empty() {
+            self.requirements_cause(template, set)
         } else {
-            FilterCause::NoRequirements
+            FilterCause::MinValues(self.too_few(short))
         };
         PoolRefusal {
             pool: self.templates[template].pool.name.clone(),

@@ -56,7 +56,7 @@ fn about(report: &Report) -> Vec<(&'static str, String)> {
     lines.extend(report.quiet_since.iter().map(|since| ("quiet since", since.clone())));
     if let Some(NewDrift { from, reason, because }) = &report.new_drift {
         let because = because.as_ref().map(|because| format!(", {because}")).unwrap_or_default();
-        lines.push(("drift", format!("from its {from} as it is here: {reason}{because}")));
+        lines.push(("drifted", format!("from its {from} as it is here: {reason}{because}")));
     }
     lines
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Report;
 use crate::columns::facts;
 
-pub(crate) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &Report, verbose: bool) -> String {
     let mut text = format!("{}\n", report.verdict.sentence);
     let requests = report.requests.iter().map(|requests| {
         let requests = requests.iter().map(|(name, amount)| format!("{name} {amount}"));
@@ -23,9 +23,11 @@ pub(crate) fn render(report: &Report) -> String {
     }
     if !report.pools.is_empty() {
         text.push_str("\nNodePools\n");
-        text.push_str(&facts(
-            report.pools.iter().map(|one| (one.pool.as_str(), one.message.clone())),
-        ));
+        let details = |details: &String| ("", details.clone());
+        text.push_str(&facts(report.pools.iter().flat_map(|one| {
+            let details = one.details.as_ref().filter(|_| verbose).map(details);
+            [(one.pool.as_str(), one.message.clone())].into_iter().chain(details)
+        })));
     }
     text
 }

@@ -176,7 +176,7 @@ async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     publish_placements(context, &plan.placements);
     refused.extend(publish_failures(context, &plan));
     told.refused(refused);
-    told.planned(&plan);
+    log::planned(&plan);
     let creating: Vec<_> = plan.claims.iter().map(|planned| create(context, planned)).collect();
     let mut created = stream::iter(creating).buffered(CREATED_AT_ONCE);
     let mut planned = plan.claims.iter();

@@ -81,7 +81,7 @@ svg text{fill:var(--ink)}svg .tick{fill:var(--quiet)}.grid{stroke:var(--line);st
 .choice>input:focus-visible+label{outline:2px solid var(--quiet);outline-offset:2px}\
 .panel{display:none}\
 #q0:checked~#p0,#q1:checked~#p1,#q2:checked~#p2,#q3:checked~#p3{display:block}\
-.all{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr));gap:1.1rem 1.4rem;margin-top:.5rem}\
+.all{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));gap:1.1rem 1.4rem;margin-top:.5rem}\
 .one h3{display:flex;align-items:baseline}.one h3 span:last-child{margin-left:auto;font-weight:400;color:var(--quiet)}\
 @media(max-width:30rem){table{font-size:.8rem}th,td{padding:.3rem .28rem}td:first-child{white-space:normal}}\
 @media print{body{max-width:none}.panel{display:block}.choice>label{display:none}}";

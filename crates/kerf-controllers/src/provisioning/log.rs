@@ -28,17 +28,6 @@ impl Told {
         self.found = pods;
     }
 
-    pub(super) fn planned(&self, plan: &Plan) {
-        let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
-        if !plan.claims.is_empty() {
-            let nodeclaims = plan.claims.len();
-            info!(
-                controller = "provisioner",
-                nodeclaims, pods, "computed new nodeclaim(s) to fit pod(s)"
-            );
-        }
-    }
-
     /// `refused` are all that have no place now. Pods that share a reason, as those of a workload do, share a line.
     pub(super) fn refused(&mut self, refused: BTreeMap<Key, String>) {
         let mut new: BTreeMap<&str, Vec<&Key>> = BTreeMap::new();
@@ -56,6 +45,18 @@ impl Told {
             );
         }
         self.refused = refused;
+    }
+}
+
+/// What is launched. A plan is made for pods that have none yet, so that each launch is told of once.
+pub(super) fn planned(plan: &Plan) {
+    let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
+    if !plan.claims.is_empty() {
+        let nodeclaims = plan.claims.len();
+        info!(
+            controller = "provisioner",
+            nodeclaims, pods, "computed new nodeclaim(s) to fit pod(s)"
+        );
     }
 }
 

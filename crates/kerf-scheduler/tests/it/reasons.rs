@@ -229,7 +229,7 @@ fn the_cause_is_what_a_user_would_change() {
     };
     let check = |pool: Pool, of_pod: PodSpec, daemon: Option<PodSpec>, expected: &str| {
         let mut snapshot = cluster(vec![pool], vec![of_pod.build()]);
-        snapshot.daemons.extend(daemon.map(|daemon| daemon.build()));
+        snapshot.daemons.extend(daemon.map(PodSpec::build));
         let found = refusal(&plan(&snapshot), "web");
         assert_eq!(found, format!("pool default: {expected}"));
     };

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use kerf_control_plane::{Binaries, Program};
-use kerf_testbed::Testbed;
+use kerf_testbed::{Served, Testbed};
 
 const MANIFEST: &str = "\
 apiVersion: apps/v1
@@ -70,18 +70,36 @@ impl Kubectl {
     }
 }
 
+/// A cluster with an API server on a port, and kubectl for it.
+struct Stage {
+    _served: Served,
+    kubectl: Kubectl,
+    directory: std::path::PathBuf,
+}
+
+impl Stage {
+    async fn set(name: &str) -> Self {
+        let served = Testbed::builder().start().unwrap().serve(0).await.unwrap();
+        let directory =
+            std::env::temp_dir().join(format!("kerf-kubectl-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let kubeconfig = directory.join("kubeconfig");
+        std::fs::write(&kubeconfig, served.kubeconfig()).unwrap();
+        let program = Binaries::find().unwrap().path(Program::Kubectl).to_owned();
+        Self { _served: served, kubectl: Kubectl { program, kubeconfig }, directory }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
 #[tokio::test]
 async fn kubectl_works_on_the_testbed() {
-    let testbed = Testbed::builder().start().unwrap();
-    let served = testbed.serve(0).await.unwrap();
-    let directory = std::env::temp_dir().join(format!("kerf-kubectl-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let kubeconfig = directory.join("kubeconfig");
-    std::fs::write(&kubeconfig, served.kubeconfig()).unwrap();
-    let kubectl = Kubectl {
-        program: Binaries::find().unwrap().path(Program::Kubectl).to_owned(),
-        kubeconfig,
-    };
+    let stage = Stage::set("all").await;
+    let kubectl = &stage.kubectl;
 
     kubectl.says("version", &["Server Version: v1.36.4"]).await;
     let created =
@@ -115,5 +133,89 @@ async fn kubectl_works_on_the_testbed() {
     kubectl.says("delete deployment web", &["deployment.apps \"web\" deleted"]).await;
     kubectl.says("delete node n1", &["node \"n1\" deleted"]).await;
     kubectl.says("get node n1", &["Error from server (NotFound): nodes \"n1\" not found"]).await;
-    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// kubectl writes built-in kinds in protobuf when it makes them itself, and does not fall back to JSON.
+#[tokio::test]
+async fn kubectl_creates_what_it_makes_itself() {
+    let stage = Stage::set("create").await;
+    let kubectl = &stage.kubectl;
+    for (arguments, expected) in [
+        ("create namespace team", "namespace/team created"),
+        (
+            "create deployment api -n team --image=registry/api:1 --replicas=3 --port=80",
+            "deployment.apps/api created",
+        ),
+        (
+            "get deployment api -n team -o jsonpath={.spec.replicas},{.spec.template.spec.containers[0].image}",
+            "3,registry/api:1",
+        ),
+        (
+            "get deployment api -n team -o jsonpath={.spec.template.spec.containers[0].ports}",
+            "\"containerPort\":80",
+        ),
+        (
+            "create deployment none --image=registry/api:1 --replicas=0",
+            "deployment.apps/none created",
+        ),
+        ("get deployment none -o jsonpath={.spec.replicas}", "0"),
+        ("create configmap facts --from-literal=a=b", "configmap/facts created"),
+        ("get configmap facts -o jsonpath={.data.a}", "b"),
+        ("create secret generic key --from-literal=a=b", "secret/key created"),
+        ("get secret key -o jsonpath={.data.a}", "Yg=="),
+        ("create serviceaccount robot", "serviceaccount/robot created"),
+        ("create job once --image=registry/job:1", "job.batch/once created"),
+        (
+            "create cronjob often --image=registry/job:1 --schedule=@hourly",
+            "cronjob.batch/often created",
+        ),
+        (
+            "create poddisruptionbudget most --selector=app=api --min-available=50%",
+            "poddisruptionbudget.policy/most created",
+        ),
+        (
+            "get pdb most -o jsonpath={.spec.minAvailable},{.spec.selector.matchLabels.app}",
+            "50%,api",
+        ),
+        ("create priorityclass high --value=1000", "priorityclass.scheduling.k8s.io/high created"),
+        ("create quota few --hard=pods=5", "resourcequota/few created"),
+        ("create service clusterip api --tcp=80:8080", "service/api created"),
+        (
+            "create clusterrole reader --verb=get --resource=pods",
+            "clusterrole.rbac.authorization.k8s.io/reader created",
+        ),
+        (
+            "create rolebinding r --clusterrole=reader --user=u",
+            "rolebinding.rbac.authorization.k8s.io/r created",
+        ),
+        ("create namespace team", "namespaces \"team\" already exists"),
+        ("auth can-i delete nodes", "yes"),
+        ("auth can-i --list", "*.*"),
+        ("auth whoami", "kerf"),
+    ] {
+        kubectl.says(arguments, &[expected]).await;
+    }
+}
+
+const EVENTS: &str = r#"
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "late"}, "type": "Normal", "reason": "Late", "message": "m",
+ "involvedObject": {"kind": "Node", "name": "n1", "uid": "n1"}, "lastTimestamp": "2026-01-01T00:00:00Z"}
+---
+{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "soon"}, "type": "Normal", "reason": "Soon", "message": "m",
+ "involvedObject": {"kind": "Node", "name": "n1", "uid": "n1"}, "lastTimestamp": "2025-12-31T23:50:00Z"}
+"#;
+
+#[tokio::test]
+async fn kubectl_sorts_and_dates_events() {
+    let stage = Stage::set("events").await;
+    let kubectl = &stage.kubectl;
+    kubectl.says_to("create -f -", EVENTS, &["event/late created", "event/soon created"]).await;
+    let sorted = kubectl.run("get events --sort-by=.lastTimestamp", "").await;
+    let place = |text: &str| sorted.find(text).unwrap_or_else(|| panic!("{text}: {sorted}"));
+    assert!(place("Soon") < place("Late"), "{sorted}");
+    kubectl.says("get events --sort-by=.lastTimestamp", &["node/n1", "10m"]).await;
+    kubectl.says_to("create -f -", MANIFEST, &["node/n1 created"]).await;
+    let described = ["Name:               n1", "Events:", "Late", "Soon"];
+    kubectl.says("describe node n1", &described).await;
+    kubectl.says("describe pod lonely", &["Name:", "lonely", "Node:", "n1"]).await;
 }

@@ -9,9 +9,11 @@ mod feed;
 pub(crate) mod meta;
 mod openapi;
 mod patch;
+mod protobuf;
 mod read;
 mod request;
 mod resources;
+mod review;
 pub(crate) mod selector;
 mod store;
 mod subresource;
@@ -39,7 +41,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use store::Object;
 use store::Store;
 
-/// What kubectl prefers to send. Clients that are refused it fall back to JSON.
+/// What kubectl sends of built-in kinds when it creates them itself. Refused it, it does not fall back to JSON.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The API server of one testbed. Cloning shares it.
@@ -110,10 +112,7 @@ impl Api {
 
     pub fn handle(&self, request: &Incoming) -> Response<Body> {
         let answer = match request::parse(&request.method, &request.path, &request.query) {
-            Target::Resource(_) if request.header(&header::CONTENT_TYPE) == PROTOBUF => {
-                Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type"))
-            }
-            Target::Resource(call) => self.answer(&call, request),
+            Target::Resource(call) => self.answer_in_any_encoding(&call, request),
             Target::Other(segments) => {
                 let segments: Vec<_> = segments.iter().map(String::as_str).collect();
                 self.state().discover(&segments, request.header(&header::ACCEPT))
@@ -126,7 +125,20 @@ impl Api {
         }
     }
 
-    fn answer(&self, call: &Call, request: &Incoming) -> Result<Answer, ApiError> {
+    fn answer_in_any_encoding(&self, call: &Call, request: &Incoming) -> Result<Answer, ApiError> {
+        if request.header(&header::CONTENT_TYPE) != PROTOBUF || request.body.is_empty() {
+            return self.answer(call, request, &request.body);
+        }
+        let object = protobuf::to_json(&request.body).map_err(|why| {
+            ApiError::UnsupportedMediaType(format!("cannot read the object in {PROTOBUF}: {why}"))
+        })?;
+        self.answer(call, request, &serde_json::to_vec(&object).unwrap_or_default())
+    }
+
+    fn answer(&self, call: &Call, request: &Incoming, body: &[u8]) -> Result<Answer, ApiError> {
+        if let Some(answer) = review::answer(call, body) {
+            return answer;
+        }
         let mut state = self.state();
         let resource = state.resources.find(&call.group, &call.version, &call.plural).cloned();
         let resource = resource.ok_or_else(|| state.no_such(&call.group))?;
@@ -135,21 +147,14 @@ impl Api {
             (Verb::Watch, _) => state.watch(&resource, call, self, accept),
             (Verb::List, _) => state.list(&resource, call, accept),
             (Verb::Get, "" | "status") => state.get(&resource, call, accept),
-            (Verb::Create, "") => state.create(&resource, call, &request.body),
-            (Verb::Update, "" | "status" | "finalize") => {
-                state.replace(&resource, call, &request.body)
-            }
+            (Verb::Create, "") => state.create(&resource, call, body),
+            (Verb::Update, "" | "status" | "finalize") => state.replace(&resource, call, body),
             (Verb::Patch, "" | "status") => {
-                state.patch(&resource, call, request.header(&header::CONTENT_TYPE), &request.body)
+                state.patch(&resource, call, request.header(&header::CONTENT_TYPE), body)
             }
-            (Verb::Delete, "") => state.delete(&resource, call, &request.body),
-            (Verb::DeleteCollection, "") => state.delete_collection(&resource, call, &request.body),
-            _ => state.subresource(
-                &resource,
-                call,
-                request.header(&header::CONTENT_TYPE),
-                &request.body,
-            ),
+            (Verb::Delete, "") => state.delete(&resource, call, body),
+            (Verb::DeleteCollection, "") => state.delete_collection(&resource, call, body),
+            _ => state.subresource(&resource, call, request.header(&header::CONTENT_TYPE), body),
         }
     }
 

@@ -43,7 +43,7 @@ pub enum ApiError {
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
     #[error("{0}")]
-    UnsupportedMediaType(&'static str),
+    UnsupportedMediaType(String),
     #[error("{0}")]
     Expired(String),
     #[error("Timeout: Too large resource version: {asked}, current: {current}")]

@@ -29,8 +29,10 @@ impl PatchKind {
                 Ok(Self::Strategic)
             }
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            "application/strategic-merge-patch+json" => Err(ApiError::UnsupportedMediaType(CUSTOM)),
-            _ => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type")),
+            "application/strategic-merge-patch+json" => {
+                Err(ApiError::UnsupportedMediaType(CUSTOM.into()))
+            }
+            _ => Err(ApiError::UnsupportedMediaType("415: Unsupported Media Type".into())),
         }
     }
 }

@@ -53,14 +53,18 @@ impl Filter {
 pub(super) enum View {
     Whole,
     Metadata,
-    Table,
+    /// With the whole object beside each row, or only its metadata.
+    Table {
+        whole: bool,
+    },
 }
 
 impl View {
-    pub(super) fn asked_for(accept: &str) -> Self {
+    pub(super) fn asked_for(accept: &str, call: &Call) -> Self {
         let first = accept.split(',').next().unwrap_or_default();
         if first.contains("as=Table") {
-            Self::Table
+            // kubectl asks for it when it sorts.
+            Self::Table { whole: call.query.get("includeObject") == "Object" }
         } else if first.contains("as=PartialObjectMetadata") {
             Self::Metadata
         } else {
@@ -78,15 +82,15 @@ impl View {
         match self {
             Self::Whole => out.put_slice(&whole_json(resource, object)),
             Self::Metadata => out.put_slice(partial(object).to_string().as_bytes()),
-            Self::Table => {
-                let table = table::of(resource, &mut std::iter::once(object), now);
+            Self::Table { whole } => {
+                let table = table::of(resource, &mut std::iter::once(object), whole, now);
                 out.put_slice(table.to_string().as_bytes());
             }
         }
     }
 }
 
-fn partial(object: &Object) -> Value {
+pub(super) fn partial(object: &Object) -> Value {
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object.value["metadata"] })
 }
 
@@ -118,12 +122,12 @@ impl State {
     ) -> Result<Answer, ApiError> {
         self.refuse_future(call)?;
         let object = self.existing(resource, call)?.clone();
-        Ok(match View::asked_for(accept) {
+        Ok(match View::asked_for(accept, call) {
             View::Whole => Answer::Object(StatusCode::OK, resource.clone(), object),
             View::Metadata => Answer::Value(StatusCode::OK, partial(&object)),
-            View::Table => Answer::Value(
+            View::Table { whole } => Answer::Value(
                 StatusCode::OK,
-                table::of(resource, &mut std::iter::once(&*object), self.clock.now()),
+                table::of(resource, &mut std::iter::once(&*object), whole, self.clock.now()),
             ),
         })
     }
@@ -203,7 +207,7 @@ impl State {
             }
         }
         let page: Vec<_> = page.into_iter().map(|(_, object)| object).collect();
-        Ok(render_list(resource, View::asked_for(accept), &page, metadata, self.clock.now()))
+        Ok(render_list(resource, View::asked_for(accept, call), &page, metadata, self.clock.now()))
     }
 
     pub(super) fn watch(
@@ -215,7 +219,7 @@ impl State {
     ) -> Result<Answer, ApiError> {
         let filter = Filter::of(resource, call)?;
         let query = &call.query;
-        let view = View::asked_for(accept);
+        let view = View::asked_for(accept, call);
         let subject = Subject {
             resource: resource.clone(),
             filter: filter.clone(),
@@ -268,8 +272,9 @@ pub(super) fn render_list(
     now: Timestamp,
 ) -> Answer {
     match view {
-        View::Table => {
-            let mut value = table::of(resource, &mut page.iter().map(|object| &***object), now);
+        View::Table { whole } => {
+            let objects = &mut page.iter().map(|object| &***object);
+            let mut value = table::of(resource, objects, whole, now);
             value["metadata"] = metadata;
             Answer::Value(StatusCode::OK, value)
         }

@@ -1,6 +1,7 @@
 //! Server-side tables: what `kubectl get` prints.
 
 use super::meta;
+use super::read;
 use super::resources::Resource;
 use super::store::Object;
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 pub(super) fn of(
     resource: &Resource,
     objects: &mut dyn Iterator<Item = &Object>,
+    whole: bool,
     now: Timestamp,
 ) -> Value {
     let columns = columns(resource);
@@ -16,12 +18,14 @@ pub(super) fn of(
     let rows: Vec<_> = objects
         .map(|object| {
             newest = newest.max(object.revision);
-            let cells: Vec<_> = columns.iter().map(|column| column.cell(&object.value, now)).collect();
-            let metadata = &object.value["metadata"];
-            let partial = json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-            });
-            json!({ "cells": cells, "object": partial })
+            let cells: Vec<_> =
+                columns.iter().map(|column| column.cell(&object.value, now)).collect();
+            let shown = if whole {
+                serde_json::from_slice(&read::whole_json(resource, object)).unwrap_or_default()
+            } else {
+                read::partial(object)
+            };
+            json!({ "cells": cells, "object": shown })
         })
         .collect();
     let definitions: Vec<_> = columns
@@ -186,7 +190,11 @@ fn columns(resource: &Resource) -> Vec<Column> {
             columns.push(path_column("Last Seen", "date", "lastTimestamp"));
             columns.push(path_column("Type", "string", "type"));
             columns.push(path_column("Reason", "string", "reason"));
-            columns.push(path_column("Object", "string", "involvedObject.name"));
+            columns.push(computed("Object", |event| {
+                let about = &event["involvedObject"];
+                let part = |key: &str| meta::text(about, &[key]);
+                format!("{}/{}", part("kind").to_lowercase(), part("name")).into()
+            }));
             columns.push(path_column("Message", "string", "message"));
             return columns;
         }

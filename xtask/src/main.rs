@@ -8,6 +8,7 @@ mod cargo;
 mod charts;
 mod control_plane;
 mod generate;
+mod page;
 mod python;
 mod test;
 mod try_out;
@@ -47,6 +48,8 @@ enum Command {
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Open the operator's page in Chromium, use it by mouse and keyboard, and check that it asks nowhere else
+    Page(page::Looking),
     /// Write the generated files again: definitions, values and rights of the charts, the types of AWS
     Generate {
         /// Only check whether they are current
@@ -67,6 +70,9 @@ async fn main() -> ExitCode {
         Command::Attack(command) => attack::run(command).await,
         Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),
+        Command::Page(looking) => {
+            page::run(&looking).and_then(|done| done.or_say("the page in a browser"))
+        }
         Command::Generate { check } => generate::run(check),
     };
     match result {

@@ -16,6 +16,7 @@ use crate::aws::{self, Outcome};
 use crate::cargo::{cargo, workspace};
 use crate::control_plane;
 use crate::generate;
+use crate::page;
 
 pub(crate) use slow::Testing;
 
@@ -44,6 +45,7 @@ pub(crate) async fn run(testing: &Testing) -> ExitCode {
         tests(&["--workspace", "--exclude", "kerf-e2e", "--features", WITH_AWS], &[])
     });
     total += step("calls of moto", || lane("the calls of moto", aws::moto()));
+    total += step("page", || lane("the page in a browser", page::run(&page::Looking::default())));
     total += step("control plane tests", control_plane_tests);
     let charts = Step::begin("charts");
     total += charts.end(lane("the charts", crate::charts::run(None).await));

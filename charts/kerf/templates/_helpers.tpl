@@ -54,6 +54,12 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{- /* Whether the page is there for more than the pod itself, and for kubectl port-forward, which comes from there. */}}
+{{- define "kerf.pageIsReachable" -}}
+{{- $address := .Values.settings.dashboardAddress | default "127.0.0.1" }}
+{{- if and (gt (int .Values.settings.dashboardPort) 0) (not (hasPrefix "127." $address)) (ne $address "::1") }}true{{ end }}
+{{- end }}
+
 {{- define "kerf.leaseNamespace" -}}
 {{- default .Release.Namespace .Values.settings.leaderElectionNamespace }}
 {{- end }}

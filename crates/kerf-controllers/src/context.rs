@@ -18,6 +18,7 @@ use crate::{
     metrics::{Cause, ControllerMetrics, state::Prices},
     provisioning::Promises,
     settings::Settings,
+    window::Window,
 };
 
 pub(crate) struct Context {
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) unsettled: Queue<String>,
     pub(crate) turns: Turns,
     pub(crate) definitions: Definitions,
+    /// Where those look who want to know what goes on.
+    pub(crate) window: Window,
 }
 
 impl Context {

@@ -142,6 +142,7 @@ impl Disruption {
         let snapshot = self.snapshot(context).await?;
         let pass = decide(context, state, &snapshot);
         state.reports.pass(context, &snapshot, &pass);
+        context.window.refused(&snapshot, &pass.refused);
         do_not_disrupt::tell(context);
         let quiet = kerf_disruption::quiet_until(&snapshot, &pass);
         let quiet = quiet.filter(|_| self.commands.names().is_empty());
@@ -195,6 +196,9 @@ impl Disruption {
                         reason = %invalid.why,
                         "abandoning {}", reports::text(&command)
                     );
+                    let message =
+                        format!("Abandoning {}: {}", reports::text(&command), invalid.why);
+                    reports::write_down(context, "Abandoned", &command, &message);
                     reports::rejected(context, &command, &invalid);
                     state.memory.reject(&command);
                 }

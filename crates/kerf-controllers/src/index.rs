@@ -70,6 +70,10 @@ impl Index {
         }
     }
 
+    pub(crate) fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
     /// Read quickly and never across an await: the watches write here.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Cluster> {
         self.cluster.read().unwrap_or_else(PoisonError::into_inner)
@@ -177,7 +181,7 @@ impl Index {
         }
         if let Some(unreadable) = unreadable {
             // A replica that stands by leaves the events to the one that leads.
-            let leads = self.leads.load(Ordering::Relaxed);
+            let leads = self.leads();
             let about = uid.filter(|_| leads).map(|uid| ObjectReference {
                 kind: Some(unreadable.kind.clone()),
                 name: Some(unreadable.name.clone()),
@@ -198,7 +202,7 @@ impl Index {
 
     fn tell(&self, change: &Change, cluster: &Cluster) {
         self.changes.send_modify(|changes| *changes += 1);
-        if self.leads.load(Ordering::Relaxed) {
+        if self.leads() {
             self.triggers.iter().for_each(|trigger| trigger(change, cluster));
         }
     }

@@ -20,6 +20,7 @@ mod provisioning;
 pub mod rbac;
 pub mod settings;
 mod transitions;
+pub mod window;
 mod writer;
 
 pub use operator::Operator;

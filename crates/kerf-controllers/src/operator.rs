@@ -59,6 +59,7 @@ use crate::{
     provisioning::{self, Batcher, Promises},
     settings::Settings,
     transitions::Transitions,
+    window::Window,
 };
 
 pub use crate::index::follow::{Freshness, Timing};
@@ -80,6 +81,8 @@ pub struct Operator {
     pub ready: watch::Sender<bool>,
     /// Tells how old that knowledge is.
     pub freshness: Freshness,
+    /// Shows what it knows and does to whoever wants to look.
+    pub window: Window,
     pub timing: Timing,
     /// Where the jitter of retries comes from.
     pub seed: u64,
@@ -132,6 +135,8 @@ pub async fn run(
         recorder.clone(),
         class_labels,
     );
+    // Not before: that a condition changed is no decision.
+    let recorder = operator.window.attach(recorder);
     if operator.settings.observability {
         let transitions = transitions.clone();
         controllers.on_change(move |change, _| transitions.notice(change));
@@ -157,7 +162,9 @@ pub async fn run(
         promises: Promises::default(),
         unsettled,
         turns: Turns::default(),
+        window: operator.window.clone(),
     });
+    operator.window.open(&context);
     if context.settings.observability {
         let state = Box::new(State(Arc::downgrade(&context)));
         operator.metrics.register(|registry| registry.register_collector(state));
@@ -224,6 +231,7 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
         move |change, _| provisioning::notice(&batcher, change)
     });
     let commands = Commands::default();
+    operator.window.follow(commands.clone());
     let started = controllers.add(Execution { commands: commands.clone() });
     let disruption = Disruption { commands, started, batcher: batcher.clone() };
     if let Some(changes) = operator.provider.changes() {

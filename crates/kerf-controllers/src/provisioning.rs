@@ -42,8 +42,8 @@ use log::Told;
 
 pub(crate) use batcher::Batcher;
 pub(crate) use promises::Promises;
-pub(crate) use snapshot::inputs;
 pub use snapshot::snapshot_inputs;
+pub(crate) use snapshot::{inputs, pools_with_classes};
 
 /// How often pods that need a place are looked at when nothing happens.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -163,6 +163,7 @@ async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     if snapshot.pods.is_empty() {
         told.found(BTreeSet::new(), Duration::ZERO);
         told.refused(refused);
+        context.window.unplaced(None, &left_out);
         return Ok(pods_wait || !left_out.is_empty());
     }
     let began = context.now();
@@ -172,6 +173,7 @@ async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     let took = context.passed_since(began).unwrap_or_default();
     context.metrics.scheduling.planned(&plan, took);
     told.found(snapshot.pods.iter().map(|pod| key(pod)).collect(), took);
+    context.window.unplaced(Some(&plan), &left_out);
     note_decisions(context, &plan);
     publish_placements(context, &plan.placements);
     refused.extend(publish_failures(context, &plan));

@@ -23,6 +23,8 @@ pub struct Settings {
     pub health_probe_port: u16,
     /// Where the probes are served; `None` is on all addresses.
     pub health_address: Option<IpAddr>,
+    /// Where the page of the operator is served; `None` is nowhere.
+    pub dashboard: Option<DashboardEndpoint>,
     /// How fast the controllers may send requests; `None` is as fast as they can.
     pub client_limit: Option<Bucket>,
     pub logging: Logging,
@@ -51,6 +53,7 @@ impl Default for Settings {
             metrics_address: None,
             health_probe_port: 8081,
             health_address: None,
+            dashboard: None,
             client_limit: Some(Bucket { per_second: 200, burst: 300 }),
             logging: Logging::default(),
             leader_election: Some(LeaderElection::default()),
@@ -65,6 +68,13 @@ impl Default for Settings {
             churn: ChurnControls::default(),
         }
     }
+}
+
+/// Where the page is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DashboardEndpoint {
+    pub port: NonZero<u16>,
+    pub address: IpAddr,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,7 +27,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::folding::{Outbox, Sending, Unsent};
-use crate::{Bucket, Clock, Tokens};
+use crate::{
+    Bucket, Clock, Tokens,
+    journal::{Journal, Subject},
+};
 
 /// The same thing is said about the same object at most once in this time, unless the event asks for another.
 const REPEAT_AFTER: Duration = Duration::from_mins(2);
@@ -107,6 +110,7 @@ pub struct Recorder {
     said: Arc<Mutex<Said>>,
     sparingly: Arc<Mutex<Tokens>>,
     post: Arc<Post>,
+    journal: Journal,
 }
 
 /// Between the recorders and the task that publishes.
@@ -148,7 +152,13 @@ impl Recorder {
 
     fn unpublished(clock: Clock, component: &'static str) -> Self {
         let sparingly = Arc::new(Mutex::new(Tokens::full(SPARINGLY)));
-        Self { clock, component, said: Arc::default(), sparingly, post: Arc::default() }
+        let journal = Journal::default();
+        Self { clock, component, said: Arc::default(), sparingly, post: Arc::default(), journal }
+    }
+
+    /// Writes into this journal as well.
+    pub fn with_journal(self, journal: Journal) -> Self {
+        Self { journal, ..self }
     }
 
     pub fn record(&self, notice: Notice) {
@@ -156,12 +166,23 @@ impl Recorder {
         if !self.is_new(&notice, now) {
             return;
         }
+        self.write_down(&notice, now);
         let mut sparingly = self.sparingly.lock().unwrap_or_else(PoisonError::into_inner);
         if notice.sparingly && !sparingly.try_take() {
             return;
         }
         drop(sparingly);
         self.post.put(event(notice, self.component, now), now);
+    }
+
+    fn write_down(&self, notice: &Notice, now: Timestamp) {
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        let about = Subject {
+            kind: part(&notice.about.kind),
+            namespace: part(&notice.about.namespace),
+            name: part(&notice.about.name),
+        };
+        self.journal.write(now, notice.severity, &notice.reason, about, &notice.message);
     }
 
     fn is_new(&self, notice: &Notice, now: Timestamp) -> bool {

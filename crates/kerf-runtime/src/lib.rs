@@ -9,6 +9,7 @@ pub mod election;
 pub mod events;
 mod fence;
 mod jitter;
+pub mod journal;
 pub mod leadership;
 pub mod logging;
 mod metrics;

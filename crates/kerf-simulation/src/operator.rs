@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use kerf_controllers::{
     Operator, Settings,
     operator::{self, Freshness, OperatorError, Timing},
+    window::Window,
 };
 use kerf_model::InstanceType;
 use kerf_provider::CloudProvider;
@@ -29,6 +30,8 @@ pub struct Terms {
     pub cloud: CloudFaults,
     /// How long its watches last.
     pub timing: Timing,
+    /// Who looks at what it does.
+    pub window: Window,
     /// Where the jitter of its retries comes from.
     pub seed: u64,
 }
@@ -137,6 +140,7 @@ fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokP
         settings: terms.settings,
         ready: watch::channel(false).0,
         freshness: Freshness::default(),
+        window: terms.window,
         timing: terms.timing,
         seed: terms.seed,
     };

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use kerf_controllers::operator::OperatorError;
+use kerf_controllers::{operator::OperatorError, window::Window};
 use kerf_testbed::{
     CloudFaults, Observer, Random, StartError, Testbed,
     actors::{self, Actors, KubeletSettings},
@@ -82,6 +82,15 @@ impl PlayError {
 impl Play {
     /// Sets the stage. Needs a tokio runtime; time is virtual if that runtime's clock is paused.
     pub async fn start(scenario: &Scenario, policy: &Policy) -> Result<Self, PlayError> {
+        Self::start_watched(scenario, policy, Window::default()).await
+    }
+
+    /// The same, with a window through which its operator can be watched.
+    pub async fn start_watched(
+        scenario: &Scenario,
+        policy: &Policy,
+        window: Window,
+    ) -> Result<Self, PlayError> {
         let settings = policy.settings(&scenario.operator);
         let settings = settings.map_err(|source| PlayError::of(policy, source))?;
         let mut random = Random::seeded(scenario.seed);
@@ -128,6 +137,7 @@ impl Play {
             instance_types: market.catalogue().collect(),
             cloud: CloudFaults::seeded(scenario.seed),
             timing: kerf_controllers::operator::Timing::in_process(),
+            window,
             seed: scenario.seed,
         };
         let operator = OperatorHandle::start(testbed.client(), terms).await;

@@ -249,10 +249,7 @@ impl Policy {
     }
 
     /// The settings of an operator that runs in a scenario under this policy.
-    pub(crate) fn settings(
-        &self,
-        scenario: &BTreeMap<String, Value>,
-    ) -> Result<Settings, PolicyError> {
+    pub fn settings(&self, scenario: &BTreeMap<String, Value>) -> Result<Settings, PolicyError> {
         // There is one operator, and nothing scrapes it.
         let mut settings = Settings { leader_election: None, ..Settings::default() };
         let known = |field: &&String| FIELDS.contains(&field.as_str()) || *field == "budgets";

@@ -20,7 +20,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool};
-use kerf_controllers::{Operator, Settings, operator};
+use kerf_controllers::{Operator, Settings, operator, window::Window};
 use kerf_provider_kwok::{self as kwok, KwokProvider};
 use kerf_runtime::{Fence, Metrics};
 use kerf_stories::{
@@ -67,6 +67,7 @@ async fn run(nodes: usize, pods: usize) -> Result<(), Box<dyn Error>> {
         metrics: metrics.clone(),
         ready,
         freshness: operator::Freshness::default(),
+        window: Window::default(),
         timing: operator::Timing::in_process(),
         seed: testbed.seed(),
     };

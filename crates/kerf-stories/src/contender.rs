@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use kerf_controllers::{
     Operator, Settings,
     operator::{self, OperatorError},
+    window::Window,
 };
 use kerf_model::InstanceType;
 use kerf_provider_kwok::KwokProvider;
@@ -72,6 +73,7 @@ impl Contender {
             fence,
             metrics,
             freshness: operator::Freshness::default(),
+            window: Window::default(),
             timing: operator::Timing::in_process(),
             seed: testbed.seed(),
         };

@@ -56,6 +56,7 @@ impl SharedCluster {
                         provider: Connect::default(),
                         cloud: CloudFaults::seeded(0),
                         timing: Timing::default(),
+                        window: kerf_controllers::window::Window::default(),
                         seed: 7,
                     };
                     let operator = OperatorHandle::start(rights::client(&cluster), terms).await;

@@ -335,6 +335,7 @@ impl World {
             },
             cloud: self.cloud.clone(),
             timing: self.timing,
+            window: kerf_controllers::window::Window::default(),
             seed: 7,
         }
     }

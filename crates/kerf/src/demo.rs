@@ -17,9 +17,11 @@ use crate::{
     exit,
     output::{self, Answer},
 };
+use page::Page;
 use view::{Screen, Setting};
 
 mod lines;
+mod page;
 mod summary;
 mod view;
 
@@ -42,6 +44,8 @@ enum DemoError {
     Play(#[from] PlayError),
     #[error("cannot listen on port {port} (--serve): {source}")]
     Serve { port: u16, source: io::Error },
+    #[error("cannot serve the page on port {port} (--dashboard-port): {source}")]
+    Page { port: u16, source: io::Error },
     #[error("cannot write a kubeconfig file: {0}")]
     Kubeconfig(io::Error),
     #[error("cannot write to standard output: {0}")]
@@ -76,6 +80,8 @@ fn perform(options: &DemoOptions) -> Result<(), DemoError> {
         scenario.length = length.clone();
     }
     let policy = Policy::named(std::slice::from_ref(&options.policy), &[])?.remove(0);
+    // Before the runtime of the cluster, because it has one of its own.
+    let page = options.dashboard.map(|at| Page::open(at, &scenario, &policy)).transpose()?;
     // Time stands still while everyone waits for the terminal; signals and kubectl need the I/O driver.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -84,13 +90,14 @@ fn perform(options: &DemoOptions) -> Result<(), DemoError> {
         .map_err(DemoError::Runtime)?;
     runtime.block_on(async {
         let stop = shutdown::on_signals().map_err(DemoError::Runtime)?;
-        let mut play = Play::start(&scenario, &policy).await?;
+        let window = page.as_ref().map(Page::window).unwrap_or_default();
+        let mut play = Play::start_watched(&scenario, &policy, window).await?;
         let server = match options.serve {
             Some(port) => Some(Server::open(&play, port).await?),
             None => None,
         };
         let started = Instant::now();
-        tell_story(&mut play, options, server.as_ref(), &stop).await?;
+        tell_story(&mut play, options, (server.as_ref(), page.as_ref()), &stop).await?;
         let summary = Summary::of(&play);
         let format = if options.json { Format::Json } else { Format::Table };
         let render =
@@ -99,7 +106,7 @@ fn perform(options: &DemoOptions) -> Result<(), DemoError> {
         io::stdout().write_all(text.as_bytes())?;
         match server {
             Some(server) if !stop.is_cancelled() => {
-                stay(&mut play, &server, options.json, &stop).await
+                stay(&mut play, (&server, page.as_ref()), options.json, &stop).await
             }
             _ => Ok(()),
         }
@@ -110,7 +117,7 @@ fn perform(options: &DemoOptions) -> Result<(), DemoError> {
 async fn tell_story(
     play: &mut Play,
     options: &DemoOptions,
-    server: Option<&Server>,
+    (server, page): (Option<&Server>, Option<&Page>),
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
     let end = play.scenario().length.as_duration();
@@ -125,6 +132,9 @@ async fn tell_story(
         let drawn = Instant::now();
         time = (time + stride).min(end);
         play.until(time).await?;
+        if let Some(page) = page {
+            page.renew().await;
+        }
         match &mut screen {
             Some(screen) => screen.draw(play, &setting)?,
             None if options.json => {}
@@ -141,12 +151,13 @@ async fn tell_story(
 /// Keeps the cluster up in real time. Where a program reads standard output, nothing more is printed there.
 async fn stay(
     play: &mut Play,
-    server: &Server,
+    (server, page): (&Server, Option<&Page>),
     is_read: bool,
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
     let stays = "The cluster stays up in real time until Ctrl-C.";
-    let invitation = format!("\n{}\n{stays}\n", server.invitation());
+    let page_url = page.map(|page| format!("{}\n", page.url())).unwrap_or_default();
+    let invitation = format!("\n{}\n{page_url}{stays}\n", server.invitation());
     if is_read {
         eprint!("{invitation}");
     } else {
@@ -157,6 +168,9 @@ async fn stay(
     while !stop.is_cancelled() {
         let next = play.elapsed() + FRAME;
         play.until(next).await?;
+        if let Some(page) = page {
+            page.renew().await;
+        }
         if !is_read {
             lines.print(play, &mut io::stdout().lock())?;
         }

@@ -3,15 +3,17 @@
 //! An answer is a value ([`node::Report`], [`pool::Report`], [`pod::Report`]): a verdict, facts and refusals. It is printed as
 //! it is for programs; `text` beside each makes it readable.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use kerf_cluster::Key;
+use kerf_controllers::Settings;
+use kerf_dashboard::Explain;
 use kerf_disruption::explain::Explainer;
 use kerf_model::Snapshot;
 
 use crate::{
     cli::{ExplainOptions, Explained},
-    plan::{Objects, PlanError, print},
+    plan::{Moment, Objects, PlanError, print},
 };
 
 pub(crate) mod node;
@@ -86,6 +88,17 @@ fn node_report(
 fn unknown_types(objects: &Objects, pool: Option<&str>) -> Option<String> {
     let pool = objects.seen.loaded.cluster.pools().named(pool?)?;
     objects.unknown_types(pool).map(|why| why.to_string())
+}
+
+/// What this command says of a node, for the page of an operator with these settings.
+pub(crate) fn of_snapshot(settings: &Settings) -> Explain {
+    let settings = settings.disruption();
+    Arc::new(move |snapshot, name| {
+        let found = Explainer::new(snapshot, &settings).node(name)?;
+        let moment = Moment::live(snapshot.now);
+        let report = node::Report::new(&found, moment, None, None, &snapshot.labels);
+        Some(node::text::render(&report))
+    })
 }
 
 /// What there is instead, in a line: nobody reads the names of a thousand nodes.

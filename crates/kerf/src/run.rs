@@ -173,6 +173,7 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
         metrics: metrics.clone(),
         ready: endpoints.synced.clone(),
         freshness: endpoints.freshness.clone(),
+        window: endpoints.window.clone(),
         timing: WatchTiming::default(),
         seed: random(),
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kerf_api::{NodeClaim, annotations};
 use kerf_cluster::{Change, Cluster, reservations::Wanted};
-use kerf_runtime::{Outcome, Queue, Workers};
+use kerf_runtime::{Outcome, Queue, Workers, journal::Subject};
 use kube::ResourceExt;
 use tracing::{info, warn};
 
@@ -71,6 +71,10 @@ impl Permit<'_> {
         let relaxed = relaxed.is_some_and(|relaxed| relaxed == "true");
         context.metrics.claim_created(reason, &self.pool, relaxed);
         info!(claim = self.name, pool = self.pool, reason, "created nodeclaim");
+        let about =
+            Subject { kind: "NodeClaim".into(), name: self.name.clone(), ..Subject::default() };
+        let message = format!("Created NodeClaim of NodePool {}: {reason}", self.pool);
+        context.window.write(context.now(), "Created", about, &message);
         Ok(created)
     }
 }

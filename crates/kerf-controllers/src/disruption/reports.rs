@@ -14,7 +14,10 @@ use kerf_disruption::{
     budgets::BudgetError,
 };
 use kerf_model::Snapshot;
-use kerf_runtime::events::{Notice, Severity};
+use kerf_runtime::{
+    events::{Notice, Severity},
+    journal::Subject,
+};
 use kube::ResourceExt;
 use tracing::{error, info};
 
@@ -292,6 +295,14 @@ fn and_same_if<'a>(notice: Notice, more: impl IntoIterator<Item = &'a str>) -> N
     let mut values = notice.same_if.clone();
     values.extend(more.into_iter().map(str::to_owned));
     notice.same_if(values)
+}
+
+/// Writes into the journal what happens to a command.
+pub(super) fn write_down(context: &Context, reason: &str, command: &Command, message: &str) {
+    let node = command.candidates.first().map(|candidate| candidate.node.name.clone());
+    let about =
+        Subject { kind: "Node".into(), name: node.unwrap_or_default(), ..Subject::default() };
+    context.window.write(context.now(), reason, about, message);
 }
 
 /// `Underutilized/replace: nodepools=[a,b]: [n1, n2] -> [1 replacement] (savings: $0.1200/h)`.

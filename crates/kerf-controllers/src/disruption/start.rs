@@ -63,6 +63,9 @@ pub(super) async fn start(
     provisioning::publish_placements(context, &command.placements);
     let name = record.command.clone();
     info!(command = name, "disrupting node(s): {}", reports::text(command));
+    reports::write_down(context, "Disrupting", command, &reports::text(command));
+    let nodes = command.candidates.iter().map(|candidate| candidate.node.name.as_str());
+    context.window.goes(nodes);
     commands.insert(Underway::new(record, replacements, now));
     let pools: BTreeSet<&str> =
         command.candidates.iter().map(|candidate| candidate.pool.as_str()).collect();

@@ -35,12 +35,7 @@ pub(super) async fn take(context: &Context, promised: BTreeSet<Key>) -> Result<T
 
 /// What a snapshot is made from, with the instance types of these pools.
 pub(crate) async fn inputs(context: &Context, of: fn(&NodePool) -> bool) -> Inputs {
-    let pools: Vec<_> = {
-        let cluster = context.index.read();
-        let pools = cluster.pools().values().filter(|pool| of(pool));
-        let class = |pool: &NodePool| cluster.node_class(&pool.spec.template.spec.node_class_ref);
-        pools.map(|pool| (Arc::clone(pool), class(pool).cloned())).collect()
-    };
+    let pools = pools_with_classes(context, of);
     let inputs =
         snapshot_inputs(&*context.provider, &context.settings, &pools, context.now()).await;
     for (pool, class) in &pools {
@@ -55,6 +50,17 @@ pub(crate) async fn inputs(context: &Context, of: fn(&NodePool) -> bool) -> Inpu
         }
     }
     inputs
+}
+
+/// These pools, with their NodeClasses beside them.
+pub(crate) fn pools_with_classes(
+    context: &Context,
+    of: fn(&NodePool) -> bool,
+) -> Vec<(Arc<NodePool>, Option<Arc<NodeClass>>)> {
+    let cluster = context.index.read();
+    let pools = cluster.pools().values().filter(|pool| of(pool));
+    let class = |pool: &NodePool| cluster.node_class(&pool.spec.template.spec.node_class_ref);
+    pools.map(|pool| (Arc::clone(pool), class(pool).cloned())).collect()
 }
 
 /// What a snapshot is made from, apart from what an operator has in memory, with the instance types of these pools, whose

@@ -10,6 +10,7 @@ use kerf_aws_model::{
 use kerf_controllers::{
     Operator,
     operator::{self, Freshness, Timing},
+    window::Window,
 };
 use kerf_fake_aws::FakeAws;
 use kerf_provider::{CloudProvider, Connect, FlagValues};
@@ -109,6 +110,7 @@ impl Process {
             metrics: metrics.clone(),
             ready: watch::channel(false).0,
             freshness: Freshness::default(),
+            window: Window::default(),
             timing: Timing::in_process(),
             seed: 0,
         };

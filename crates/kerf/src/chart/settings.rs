@@ -126,7 +126,11 @@ pub(super) fn fill_schema(text: &str) -> String {
 fn schema_of(flag: &Flag) -> Value {
     let mut schema = match (flag.kind, flag.value) {
         (FlagKind::Bool, _) => json!({"type": "boolean"}),
-        (_, "PORT") => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        // Ports are named in the chart's objects, so that none is chosen at random; 0 is for endpoints that are off.
+        (_, "PORT") => {
+            let least = i64::from(flag.default != "0");
+            json!({"type": "integer", "minimum": least, "maximum": 65535})
+        }
         (_, "DURATION") => json!({"type": "string", "pattern": DURATION}),
         (_, "NUMBER") if flag.expected == "a number from 0 to 1" => {
             json!({"type": "number", "minimum": 0, "maximum": 1})

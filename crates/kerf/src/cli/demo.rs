@@ -1,7 +1,10 @@
 //! The command line of `kerf demo`.
 
+use std::{net::IpAddr, num::NonZero};
+
 use clap::{Arg, ArgMatches, value_parser};
 use kerf_api::GoDuration;
+use kerf_controllers::settings::DashboardEndpoint;
 
 use super::Refused;
 
@@ -15,6 +18,8 @@ pub(crate) struct DemoOptions {
     pub(crate) policy: String,
     /// The port to serve the cluster on; 0 is any.
     pub(crate) serve: Option<u16>,
+    /// Where the page is served, if anywhere.
+    pub(crate) dashboard: Option<DashboardEndpoint>,
     pub(crate) json: bool,
 }
 
@@ -33,6 +38,7 @@ pub(super) fn command() -> clap::Command {
              kerf demo\n      two hours in less than a minute\n  \
              kerf demo --policy=parity\n      the same with consolidation as Karpenter has it\n  \
              kerf demo --serve\n      the same, and then the cluster stays up for kubectl, in real time\n  \
+             kerf demo --serve --dashboard-port=8082\n      with the operator's page at http://localhost:8082\n  \
              kerf demo -o json\n      only the summary",
         )
         .args_override_self(true)
@@ -73,6 +79,23 @@ pub(super) fn command() -> clap::Command {
                 .value_parser(value_parser!(u16))
                 .help("Serve the cluster on loopback for kubectl, and keep it up in real time after the scenario"),
         )
+        .arg(
+            Arg::new("dashboard-port")
+                .long("dashboard-port")
+                .value_name("PORT")
+                .default_value("0")
+                .hide_default_value(true)
+                .value_parser(value_parser!(u16))
+                .help("Serve the operator's page on this port, with --serve also after the scenario; 0 for no page [default: 0]"),
+        )
+        .arg(
+            Arg::new("dashboard-address")
+                .long("dashboard-address")
+                .value_name("ADDRESS")
+                .default_value("127.0.0.1")
+                .value_parser(value_parser!(IpAddr))
+                .help("IP address on which the page is served"),
+        )
         .arg(super::output(
             &["table", "json"],
             "How to print the summary; with json nothing else is printed",
@@ -87,7 +110,13 @@ impl DemoOptions {
             length: super::length(matches)?,
             policy: matches.get_one::<String>("policy").cloned().unwrap_or_default(),
             serve: matches.get_one("serve").copied(),
+            dashboard: dashboard(matches),
             json: matches.get_one::<String>("output").is_some_and(|format| format == "json"),
         })
     }
+}
+
+fn dashboard(matches: &ArgMatches) -> Option<DashboardEndpoint> {
+    let port = NonZero::new(*matches.get_one("dashboard-port")?)?;
+    Some(DashboardEndpoint { port, address: *matches.get_one("dashboard-address")? })
 }

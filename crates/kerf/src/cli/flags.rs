@@ -1,7 +1,7 @@
 //! Every flag of `kerf run`, with its environment variable and default; those of a provider stand with it.
 //!
 //! The names are those of Karpenter, so that a deployment made for it starts. The four consolidation
-//! controls, `--log-format`, the two addresses and `--disable-pod-metrics` are Kerf's own. docs/configuration.md tells the same; a test compares them.
+//! controls, `--log-format`, the addresses, `--dashboard-port` and `--disable-pod-metrics` are Kerf's own. docs/configuration.md tells the same; a test compares them.
 
 use kerf_provider::Flag;
 
@@ -56,6 +56,25 @@ pub(crate) const HEALTH_ADDRESS: Flag = Flag {
     env: "HEALTH_ADDRESS",
     heading: "Endpoints",
     help: "IP address on which /healthz and /readyz are served; empty for all",
+    ..ADDRESS
+};
+
+pub(crate) const DASHBOARD_PORT: Flag = Flag {
+    name: "dashboard-port",
+    env: "DASHBOARD_PORT",
+    default: "0",
+    heading: "Endpoints",
+    help: "Port of a read-only page with nodes, prices, decisions and refusals; 0 for no page",
+    expected: "a port number from 1 to 65535, or 0 for no page",
+    ..PORT
+};
+pub(crate) const DASHBOARD_ADDRESS: Flag = Flag {
+    name: "dashboard-address",
+    env: "DASHBOARD_ADDRESS",
+    default: "127.0.0.1",
+    heading: "Endpoints",
+    help: "IP address on which the page is served; 0.0.0.0 for all. The page has no login",
+    expected: "an IP address such as 127.0.0.1, ::1 or 0.0.0.0",
     ..ADDRESS
 };
 
@@ -323,11 +342,13 @@ pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
     OWN.into_iter()
 }
 
-static OWN: [&Flag; 32] = [
+static OWN: [&Flag; 34] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,
     &HEALTH_ADDRESS,
+    &DASHBOARD_PORT,
+    &DASHBOARD_ADDRESS,
     &KUBE_CLIENT_QPS,
     &KUBE_CLIENT_BURST,
     &DISABLE_LEADER_ELECTION,

@@ -1,6 +1,6 @@
 //! From texts to settings.
 
-use std::{ffi::OsString, fmt, net::IpAddr, str::FromStr, time::Duration};
+use std::{ffi::OsString, fmt, net::IpAddr, num::NonZero, str::FromStr, time::Duration};
 
 use clap::ArgMatches;
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
@@ -8,8 +8,8 @@ use kerf_api::GoDuration;
 use kerf_controllers::{
     Settings,
     settings::{
-        Batching, ChurnControls, FeatureGates, LeaderElection, Millicores, PreferencePolicy,
-        parse_bool, parse_default_spread,
+        Batching, ChurnControls, DashboardEndpoint, FeatureGates, LeaderElection, Millicores,
+        PreferencePolicy, parse_bool, parse_default_spread,
     },
 };
 use kerf_model::MinValuesPolicy;
@@ -64,6 +64,7 @@ impl Options {
             metrics_address: values.address(&flags::METRICS_ADDRESS)?,
             health_probe_port: values.parse(&flags::HEALTH_PROBE_PORT)?,
             health_address: values.address(&flags::HEALTH_ADDRESS)?,
+            dashboard: values.dashboard()?,
             client_limit: values.client_limit()?,
             logging: Logging {
                 level: values.parse(&flags::LOG_LEVEL)?,
@@ -132,6 +133,14 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
     /// `None`: all addresses.
     fn address(&self, flag: &'static Flag) -> Result<Option<IpAddr>, InvalidValue> {
         if self.text(flag).text.is_empty() { Ok(None) } else { self.parse(flag).map(Some) }
+    }
+
+    /// `None`: no page.
+    fn dashboard(&self) -> Result<Option<DashboardEndpoint>, InvalidValue> {
+        let port = NonZero::new(self.parse::<u16>(&flags::DASHBOARD_PORT)?);
+        // Unlike that of the other endpoints it is never empty: who wants the page on all addresses has to say so.
+        let address = self.parse(&flags::DASHBOARD_ADDRESS)?;
+        Ok(port.map(|port| DashboardEndpoint { port, address }))
     }
 
     /// Variables know more spellings than flags. That is how Karpenter has it.

@@ -1,8 +1,10 @@
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::Ipv4Addr, num::NonZero, time::Duration};
 
 use kerf_controllers::{
     Settings,
-    settings::{FeatureGates, GracePeriod, LeaderElection, Millicores, PreferencePolicy},
+    settings::{
+        DashboardEndpoint, FeatureGates, GracePeriod, LeaderElection, Millicores, PreferencePolicy,
+    },
 };
 use kerf_model::MinValuesPolicy;
 use kerf_runtime::{
@@ -146,12 +148,17 @@ fn booleans_are_read_as_karpenter_reads_them() {
 #[test]
 fn each_flag_has_its_setting() {
     type Change = fn(&mut Settings);
-    let cases: [(&str, &str, Change); 28] = [
+    let cases: [(&str, &str, Change); 30] = [
         ("metrics-port", "0", |s| s.metrics_port = 0),
         ("health-probe-port", "65535", |s| s.health_probe_port = 65535),
         ("metrics-address", "127.0.0.1", |s| s.metrics_address = "127.0.0.1".parse().ok()),
         ("metrics-address", "", |_| {}),
         ("health-address", "::1", |s| s.health_address = "::1".parse().ok()),
+        ("dashboard-port", "8082", |s| {
+            let (port, address) = (NonZero::new(8082).unwrap(), Ipv4Addr::LOCALHOST.into());
+            s.dashboard = Some(DashboardEndpoint { port, address });
+        }),
+        ("dashboard-port", "0", |_| {}),
         ("kube-client-qps", "5", |s| s.client_limit = Some(Bucket { per_second: 5, burst: 300 })),
         ("kube-client-qps", "-1", |s| s.client_limit = None),
         ("kube-client-burst", "6", |s| s.client_limit = Some(Bucket { per_second: 200, burst: 6 })),
@@ -232,6 +239,8 @@ fn wrong_values_are_refused_in_one_sentence() {
             "65536",
             "expected a port number from 0 to 65535, where 0 takes any free port",
         ),
+        ("dashboard-port", "page", "expected a port number from 1 to 65535, or 0 for no page"),
+        ("dashboard-address", "", "expected an IP address such as 127.0.0.1, ::1 or 0.0.0.0"),
         ("kube-client-qps", "0", "expected a number from 1 to 4294967295, or -1 for no limit"),
         ("kube-client-qps", "2.5", "expected a number from 1 to 4294967295, or -1 for no limit"),
         ("kube-client-burst", "0", "expected a number from 1 to 4294967295"),

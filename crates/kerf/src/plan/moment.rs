@@ -40,6 +40,11 @@ impl Moment {
         }
     }
 
+    /// The time of a snapshot that was taken just now.
+    pub(crate) fn live(judged_at: Timestamp) -> Self {
+        Self { judged_at, origin: Origin::Clock }
+    }
+
     /// How it is told; not at all where nobody would expect anything else.
     pub(crate) fn shown(&self) -> Option<String> {
         let at = self.judged_at;

@@ -1,4 +1,4 @@
-//! The operator's metrics and probes.
+//! The operator's metrics, probes and page.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -8,7 +8,10 @@ use std::{
 use kerf_controllers::{
     Settings,
     operator::{Freshness, Timing},
+    settings::DashboardEndpoint,
+    window::Window,
 };
+use kerf_dashboard::{About, Board, Place};
 use kerf_provider::CloudProvider;
 use kerf_runtime::{
     Metrics,
@@ -20,7 +23,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::info;
 
 use super::Error;
-use crate::cli::{COMMIT, VERSION};
+use crate::{
+    cli::{COMMIT, VERSION},
+    explain,
+};
 
 /// Served until it is dropped.
 pub(super) struct Endpoints {
@@ -32,6 +38,8 @@ pub(super) struct Endpoints {
     pub(super) freshness: Freshness,
     /// Whether the provider can work.
     pub(super) provider: ProviderSlot,
+    /// What the page shows; nothing is kept behind it where there is no page.
+    pub(super) window: Window,
     _serving: DropGuard,
 }
 
@@ -56,7 +64,21 @@ impl Endpoints {
         let (address, port) = (settings.health_address, settings.health_probe_port);
         let listener = listen(address, port, "health-probe-port").await?;
         tokio::spawn(admin::serve(listener, probes, stop.clone()));
-        Ok(Self { crds, synced, freshness, provider, _serving: stop.drop_guard() })
+        let window = match settings.dashboard {
+            None => Window::default(),
+            Some(DashboardEndpoint { port, address }) => {
+                let listener = listen(Some(address), port.get(), "dashboard-port").await?;
+                let window = Window::watched();
+                let about = About { version: VERSION.to_owned(), demo: None };
+                let board = Board::new(window.clone(), about, explain::of_snapshot(settings));
+                let routes = kerf_dashboard::routes(board.clone(), Place::of(address));
+                tokio::spawn(admin::serve(listener, routes, stop.clone()));
+                // It ends with the runtime.
+                tokio::spawn(board.keep_up());
+                window
+            }
+        };
+        Ok(Self { crds, synced, freshness, provider, window, _serving: stop.drop_guard() })
     }
 }
 

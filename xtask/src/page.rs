@@ -6,7 +6,7 @@
 mod driver;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -150,7 +150,7 @@ impl Demo {
     fn start(kerf: &Path) -> Result<Self> {
         let port = free_port()?;
         let mut command = Command::new(kerf);
-        command.args(["demo", "--serve", "--length=50m", "--output=json"]);
+        command.args(["demo", "--serve", "--length=22m", "--output=json"]);
         command.arg(format!("--dashboard-port={port}")).current_dir(workspace());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot run {}", kerf.display()))?;
@@ -189,14 +189,26 @@ fn ask(port: u16, method: &str, path: &str, body: Option<&Value>) -> Result<Valu
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (_, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
-    let value: Value = serde_json::from_str(body)?;
+    // The driver leaves the connection open, whatever it is asked.
+    let mut answer = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        ensure!(answer.read_line(&mut line)? > 0, "{method} {path}: the answer breaks off");
+        let line = line.trim().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(given) = line.strip_prefix("content-length:") {
+            length = given.trim().parse()?;
+        }
+    }
+    let mut body = vec![0; length];
+    answer.read_exact(&mut body)?;
+    let value: Value = serde_json::from_slice(&body)?;
     if value["value"]["error"].is_string() {
         bail!("{method} {path}: {}", json!(value["value"]["message"]));
     }

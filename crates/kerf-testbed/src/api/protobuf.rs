@@ -96,10 +96,8 @@ fn message(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>,
             continue;
         }
         if let Some(kind) = kind.strip_prefix("[]") {
-            let list = object.entry(field).or_insert_with(|| json!([]));
-            if let (Value::Array(list), Some(item)) =
-                (list, value(kind, found, depth)?.ok_or_else(wrong)?.item())
-            {
+            let item = value(kind, found, depth)?.ok_or_else(wrong)?.item();
+            if let Value::Array(list) = object.entry(field).or_insert_with(|| json!([])) {
                 list.push(item);
             }
         } else if let Some(kind) = kind.strip_prefix("map:") {
@@ -129,9 +127,9 @@ enum Read {
 }
 
 impl Read {
-    fn item(self) -> Option<Value> {
+    fn item(self) -> Value {
         match self {
-            Self::Value(value) | Self::Zero(value) => Some(value),
+            Self::Value(value) | Self::Zero(value) => value,
         }
     }
 }
@@ -178,7 +176,7 @@ fn map_entry(kind: &str, entry: &[u8], depth: usize) -> Result<Option<(String, V
     while let Some((number, found)) = reader.next()? {
         match (number, found) {
             (1, Wire::Bytes(bytes)) => key = text(bytes),
-            (2, found) => item = value(kind, found, depth)?.and_then(Read::item),
+            (2, found) => item = value(kind, found, depth)?.map(Read::item),
             _ => {}
         }
     }

@@ -37,8 +37,7 @@ impl Page {
             runtime.block_on(admin::listen(Some(at.address), port)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let window = Window::watched();
-        let demo = format!("Demo: {}", scenario.name);
-        let about = About { version: VERSION.to_owned(), demo: Some(demo) };
+        let about = About { version: VERSION.to_owned(), demo: Some("Demo".to_owned()) };
         let board = Board::new(window.clone(), about, explain::of_snapshot(&settings));
         let stop = CancellationToken::new();
         let serving = {

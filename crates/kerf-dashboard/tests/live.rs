@@ -1,4 +1,5 @@
 //! The page of an operator that works on a whole cluster, in virtual time.
+#![allow(clippy::unwrap_used, reason = "what is not there is a test that fails")]
 
 use axum::body::Body;
 use http::{Request, StatusCode, header};

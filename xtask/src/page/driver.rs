@@ -1,4 +1,4 @@
-//! As much of the WebDriver protocol as the page's test needs, with Chromium's own driver.
+//! As much of the `WebDriver` protocol as the page's test needs, with Chromium's own driver.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The operator's page beside a demo.
 
-use std::{io, net::SocketAddr, thread};
+use std::{net::SocketAddr, thread};
 
 use kerf_controllers::{settings::DashboardEndpoint, window::Window};
 use kerf_dashboard::{About, Board, Place};
@@ -46,11 +46,7 @@ impl Page {
             move || runtime.block_on(admin::serve(listener, routes, stop))
         };
         let name = "dashboard".to_owned();
-        thread::Builder::new()
-            .name(name)
-            .spawn(serving)
-            .map_err(io::Error::from)
-            .map_err(failed)?;
+        thread::Builder::new().name(name).spawn(serving).map_err(failed)?;
         Ok(Self { window, board, address, _serving: stop.drop_guard() })
     }
 

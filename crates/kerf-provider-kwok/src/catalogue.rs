@@ -34,6 +34,7 @@ pub fn generated() -> Vec<InstanceType> {
                             arch: arch.to_owned(),
                             operating_systems: vec![os.to_owned()],
                             capacity,
+                            allocatable: None,
                             offerings: offerings(cpu, memory),
                         }
                         .instance_type(),
@@ -74,6 +75,14 @@ fn prices(cpu: i64, memory: i64) -> (Price, Price) {
     (Price::from_ten_billionths(on_demand), Price::from_ten_billionths(spot))
 }
 
+/// What a machine of this size would cost on demand and on spot if it were one of the generated ones: for machines whose price
+/// is not known.
+pub fn price_by_size(capacity: &Resources) -> (Price, Price) {
+    // Whole CPUs and bytes: fractions of either are not sold.
+    let whole = |resource| capacity.amount(resource).whole_units().max(0);
+    prices(whole(CPU).min(1 << 20), whole(MEMORY).min(1 << 50))
+}
+
 /// An instance type as a catalogue describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
@@ -82,15 +91,20 @@ pub(super) struct Described {
     pub operating_systems: Vec<String>,
     /// With CPU and memory.
     pub capacity: Resources,
+    /// What of the capacity pods can have, where the catalogue says it.
+    pub allocatable: Option<Resources>,
     /// Each with a zone and a capacity type.
     pub offerings: Vec<Offering>,
 }
 
 impl Described {
     pub(super) fn instance_type(self) -> InstanceType {
-        let kube_reserved = Resources::new()
-            .with(CPU, Quantity::from_millis(100))
-            .with(MEMORY, Quantity::from_bytes(10 << 20));
+        let kube_reserved = match &self.allocatable {
+            Some(allocatable) => self.capacity.minus(&self.capacity.overridden_by(allocatable)),
+            None => Resources::new()
+                .with(CPU, Quantity::from_millis(100))
+                .with(MEMORY, Quantity::from_bytes(10 << 20)),
+        };
         let overhead = Overhead { kube_reserved, ..Overhead::default() };
         InstanceType::new(
             self.name.clone(),

@@ -1,7 +1,7 @@
 //! A catalogue from a file (`--instance-types-file-path`).
 //!
 //! The file is a JSON array of objects `{name, architecture, operatingSystems, resources,
-//! offerings}`, and an offering is `{Price, Available, ReservationCapacity, Requirements}`. As for
+//! allocatable, offerings}`, of which `allocatable` is ours and may be left out, and an offering is `{Price, Available, ReservationCapacity, Requirements}`. As for
 //! Karpenter, upper and lower case of the keys make no difference and keys that are not known are
 //! passed over. Unlike there, what is missing or cannot be read is an error that says where, and
 //! not a catalogue with fewer types than the file has.
@@ -81,10 +81,7 @@ pub fn from_json(json: &str) -> Result<Vec<InstanceType>, CatalogueError> {
 fn described(entry: &Entry<'_>) -> Result<Described, CatalogueError> {
     let name = entry.text("name")?.to_owned();
     let entry = &Entry { place: format!("instance type {name}"), ..*entry };
-    let mut capacity = Resources::new();
-    for (resource, amount) in entry.object("resources")? {
-        capacity.set(resource, entry.quantity(resource, amount)?);
-    }
+    let mut capacity = entry.amounts("resources")?;
     for (resource, what) in [(CPU, "the resource cpu"), (MEMORY, "the resource memory")] {
         if capacity.get(resource).is_none() {
             return Err(entry.missing(what));
@@ -92,6 +89,13 @@ fn described(entry: &Entry<'_>) -> Result<Described, CatalogueError> {
     }
     if capacity.get(PODS).is_none() {
         capacity.set(PODS, Quantity::from_units(DEFAULT_PODS));
+    }
+    let allocatable = match entry.get("allocatable") {
+        Some(_) => Some(entry.amounts("allocatable")?),
+        None => None,
+    };
+    if allocatable.as_ref().is_some_and(|allocatable| !allocatable.fits_in(&capacity)) {
+        return Err(entry.wrong("allocatable", "within resources"));
     }
     let offerings = entry.list("offerings")?.iter().enumerate().map(|(index, value)| {
         offering(&Entry::new(format!("{}, offering {index}", entry.place), value)?)
@@ -102,7 +106,7 @@ fn described(entry: &Entry<'_>) -> Result<Described, CatalogueError> {
     }
     let arch = entry.text("architecture")?.to_owned();
     let operating_systems = entry.texts("operatingSystems")?;
-    Ok(Described { name, arch, operating_systems, capacity, offerings })
+    Ok(Described { name, arch, operating_systems, capacity, allocatable, offerings })
 }
 
 fn offering(entry: &Entry<'_>) -> Result<Offering, CatalogueError> {
@@ -202,6 +206,14 @@ impl<'a> Entry<'a> {
     fn number(&self, key: &'static str) -> Result<f64, CatalogueError> {
         let number = self.need(key)?.as_f64().filter(|number| *number >= 0.0);
         number.ok_or_else(|| self.wrong(key, "a number that is not negative"))
+    }
+
+    fn amounts(&self, key: &'static str) -> Result<Resources, CatalogueError> {
+        let mut amounts = Resources::new();
+        for (resource, amount) in self.object(key)? {
+            amounts.set(resource, self.quantity(resource, amount)?);
+        }
+        Ok(amounts)
     }
 
     fn quantity(&self, resource: &str, amount: &Value) -> Result<Quantity, CatalogueError> {
@@ -310,6 +322,20 @@ mod tests {
         catalogue[0]["offerings"][0]["Available"] = json!(false);
         let types = from_json(&catalogue.to_string()).unwrap();
         assert_eq!(types[0].available_offerings().count(), 1);
+    }
+
+    #[test]
+    fn what_pods_can_have_is_what_the_file_says() {
+        let mut catalogue = catalogue();
+        let usual = from_json(&catalogue.to_string()).unwrap();
+        assert_eq!(usual[0].allocatable().to_string(), "cpu 1900m, memory 8182Mi, pods 110");
+        catalogue[0]["allocatable"] = json!({ "cpu": "1930m", "memory": "7Gi" });
+        let types = from_json(&catalogue.to_string()).unwrap();
+        assert_eq!(types[0].capacity().to_string(), "cpu 2, memory 8Gi, pods 110");
+        assert_eq!(types[0].allocatable().to_string(), "cpu 1930m, memory 7Gi, pods 110");
+        catalogue[0]["allocatable"] = json!({ "cpu": "3" });
+        let error = from_json(&catalogue.to_string()).unwrap_err().to_string();
+        assert_eq!(error, "instance type m5.large: allocatable is not within resources");
     }
 
     #[test]

@@ -52,7 +52,7 @@ mod node_class;
 mod provider;
 mod reservations;
 
-pub use catalogue::generated;
+pub use catalogue::{generated, price_by_size};
 pub use catalogue_file::{CatalogueError, CatalogueFileError, from_file, from_json};
 pub use instance::{Choice, choose};
 pub use node_class::{GROUP, KIND, KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus, crds};
@@ -142,13 +142,38 @@ impl KwokProvider {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The instance types with what their reservations have left; instances are counted only where there are any.
     async fn offered(&self) -> Result<InstanceTypes, ProviderError> {
-        let catalogue = self.catalogue();
-        if !reservations::are_in(&catalogue) {
-            return Ok(catalogue);
+        self.left(self.catalogue()).await
+    }
+
+    /// These instance types with what their reservations have left; instances are counted only where there are any.
+    pub async fn left(&self, types: InstanceTypes) -> Result<InstanceTypes, ProviderError> {
+        if !reservations::are_in(&types) {
+            return Ok(types);
         }
-        Ok(reservations::left(&catalogue, &self.list().await?))
+        Ok(reservations::left(&types, &self.list().await?))
+    }
+
+    /// Launches the cheapest of these instance types that suits the claim, for a cloud that only pretends its machines.
+    pub async fn launch_of(
+        &self,
+        types: InstanceTypes,
+        claim: &NodeClaim,
+        known_labels: &KnownLabels,
+    ) -> Result<Launched, ProviderError> {
+        if let Some(node) = self.find(&instance::node_name(claim)).await? {
+            return Ok(instance::launched(&node));
+        }
+        let types = self.left(types).await?;
+        let choice = instance::choose(claim, &types, known_labels)?;
+        self.bring_up(instance::node(claim, choice)).await
+    }
+
+    async fn bring_up(&self, node: Node) -> Result<Launched, ProviderError> {
+        match self.nodes().create(&PostParams::default(), &node).await {
+            Ok(node) => Ok(instance::launched(&node)),
+            Err(error) => Err(failed(format!("creating Node {}", node.name_any()), &error)),
+        }
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -231,10 +256,7 @@ impl CloudProvider for KwokProvider {
             self.launches.start(self.nodes(), node, delay);
             return Ok(launched);
         }
-        match self.nodes().create(&PostParams::default(), &node).await {
-            Ok(node) => Ok(instance::launched(&node)),
-            Err(error) => Err(failed(format!("creating Node {name}"), &error)),
-        }
+        self.bring_up(node).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {

@@ -41,6 +41,9 @@ pub struct Comparison {
     /// How many there were. All figures are means over them.
     pub seeds: u32,
     pub policies: Vec<Summary>,
+    /// What is assumed, and what the figures cannot show, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Of each policy.
     #[serde(skip)]
     pub samples: Vec<Vec<Sample>>,
@@ -85,6 +88,7 @@ pub fn compare(
     if asked_for.is_none() {
         runs.extend(Policy::built_in().into_iter().find(|policy| policy.name == BASELINE));
     }
+    let notes = scenario.notes()?;
     for policy in &runs {
         // Before anything runs, rather than after what stands before it has.
         policy.settings(&scenario.operator).map_err(|source| PlayError::of(policy, source))?;
@@ -114,6 +118,7 @@ pub fn compare(
         seed: scenario.seed,
         seeds,
         policies,
+        notes,
         samples,
     })
 }

@@ -297,6 +297,7 @@ mod tests {
             seed: 1,
             seeds: 1,
             policies: vec![summary],
+            notes: Vec::new(),
             samples: vec![vec![sample, Sample { hours: 2.0, ..sample }]],
         });
         assert!(page.contains("a&lt;b&gt;") && !page.contains("<script"), "{page}");

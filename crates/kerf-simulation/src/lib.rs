@@ -1,13 +1,15 @@
 //! Clusters that live by a scenario, with the real operator in them, and what is measured there.
 //!
 //! A [`Scenario`] says which pools, workloads and prices there are and how they change. A [`Play`] puts it on stage: the
-//! testbed, the operator as it runs in production, the KWOK provider, in virtual time. A [`Ledger`] sees every write and
+//! testbed, the operator as it runs in production, a [`Cloud`] of pretended machines, in virtual time. A [`Ledger`] sees every write and
 //! measures; a [`Summary`] is what it all comes to, and [`compare`] runs the same scenario under several [`Policy`]s.
 
+mod cloud;
 mod compare;
 mod html;
 mod initial;
 mod ledger;
+mod load;
 mod market;
 mod objects;
 mod operator;
@@ -15,12 +17,16 @@ mod play;
 mod policy;
 mod report;
 mod scenario;
+mod seen_types;
+mod stock;
 mod verdict;
 mod writing;
 
+pub use cloud::Cloud;
 pub use compare::{Comparison, Recording, compare, run};
 pub use html::html;
 pub use ledger::{Decision, DecisionKind, Ledger, Node, State, Totals, dollars};
+pub use load::{Load, LoadError};
 pub use market::{MarketError, repriced};
 pub use operator::{Connect, OperatorHandle, Terms};
 pub use play::{Play, PlayError};

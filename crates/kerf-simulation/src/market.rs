@@ -2,22 +2,27 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use kerf_api::labels;
+use kerf_api::{labels, labels::LabelRules};
 use kerf_model::{InstanceType, Offering, Price};
-use kerf_provider_kwok::{self as kwok, CatalogueError, CatalogueFileError};
+use kerf_provider::InstanceTypes;
+use kerf_provider_kwok::{CatalogueError, CatalogueFileError};
 use kerf_testbed::Random;
 use serde_json::{Value, json};
 
-use crate::scenario::{InstanceTypeEntry, PriceMovement, Scenario};
+use crate::{
+    scenario::{InstanceTypeEntry, PriceMovement, Scenario},
+    stock::Stock,
+};
 
 /// What is for sale.
 #[derive(Clone, Debug)]
 pub(crate) struct Market {
     /// At the prices of the start.
-    catalogue: Vec<InstanceType>,
+    stock: Stock,
     movements: Vec<PriceMovement>,
     /// How far each offering has wandered, per movement.
     wandered: BTreeMap<(usize, Place), i64>,
@@ -38,7 +43,13 @@ pub enum MarketError {
     #[error(transparent)]
     File(#[from] CatalogueFileError),
     #[error("cannot use the scenario's instanceTypes: {0}")]
-    List(#[from] CatalogueError),
+    List(CatalogueError),
+    #[error("cannot use the instance types that nodes show: {0}; give yours with --instance-types")]
+    Seen(CatalogueError),
+    #[error(
+        "the instance types of pool {pool} are not known ({because}), and no node shows any; give them with --instance-types"
+    )]
+    UnknownTypes { pool: String, because: String },
     #[error(
         "prices[{index}] of the scenario matches no offering: check its types, zones and capacityType"
     )]
@@ -65,13 +76,8 @@ const WHOLE: i64 = 1_000_000;
 
 impl Market {
     pub(crate) fn open(scenario: &Scenario, random: Random) -> Result<Self, MarketError> {
-        let catalogue = match &scenario.instance_types_file {
-            Some(path) => kwok::from_file(path)?,
-            None if scenario.instance_types.is_empty() => kwok::generated(),
-            None => kwok::from_json(&written_out(&scenario.instance_types))?,
-        };
         let mut market = Self {
-            catalogue,
+            stock: Stock::of(scenario)?,
             movements: scenario.prices.clone(),
             wandered: BTreeMap::new(),
             prices: BTreeMap::new(),
@@ -86,14 +92,25 @@ impl Market {
         Ok(market)
     }
 
-    /// The instance types at the prices of now.
-    pub(crate) fn catalogue(&self) -> impl Iterator<Item = InstanceType> {
-        self.catalogue.iter().map(|one| {
-            repriced(one, |offering| {
+    /// What each pool can launch, at the prices of now.
+    pub(crate) fn offers(&self) -> BTreeMap<String, InstanceTypes> {
+        let now = |one: &Arc<InstanceType>| {
+            if self.movements.is_empty() {
+                return Arc::clone(one);
+            }
+            Arc::new(repriced(one, |offering| {
                 let price = place(one, offering).and_then(|place| self.prices.get(&place).copied());
                 price.unwrap_or(offering.price)
-            })
-        })
+            }))
+        };
+        let shelves = self.stock.shelves.iter().map(|shelf| shelf.iter().map(now).collect());
+        let shelves: Vec<InstanceTypes> = shelves.collect();
+        let of_pool = self.stock.of_pool.iter();
+        of_pool.map(|(pool, shelf)| (pool.clone(), Arc::clone(&shelves[*shelf]))).collect()
+    }
+
+    pub(crate) fn label_rules(&self) -> &LabelRules {
+        &self.stock.label_rules
     }
 
     pub(crate) fn price(&self, place: &Place) -> Price {
@@ -140,7 +157,7 @@ impl Market {
 
     fn note_prices(&mut self, now: Duration) {
         let mut prices = BTreeMap::new();
-        for one in &self.catalogue {
+        for one in self.stock.shelves.iter().flatten() {
             for offering in one.offerings() {
                 let Some(place) = place(one, offering) else { continue };
                 let price = self.movements.iter().enumerate().fold(
@@ -189,7 +206,7 @@ pub fn repriced(one: &InstanceType, price: impl Fn(&Offering) -> Price) -> Insta
     )
 }
 
-fn place(one: &InstanceType, offering: &Offering) -> Option<Place> {
+pub(crate) fn place(one: &InstanceType, offering: &Offering) -> Option<Place> {
     Some(Place {
         instance_type: one.name().to_owned(),
         zone: offering.zone()?.to_owned(),
@@ -204,7 +221,7 @@ fn millionths(factor: f64) -> i64 {
 }
 
 /// The list in the form of a catalogue file, so that there is one reader of catalogues.
-fn written_out(entries: &[InstanceTypeEntry]) -> String {
+pub(crate) fn written_out(entries: &[InstanceTypeEntry]) -> String {
     let is_in = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
     let entries = entries.iter().map(|entry| {
         let offering = |zone: &String, terms: &str, price: f64| {
@@ -250,8 +267,7 @@ mod tests {
             zone: "test-zone-b".into(),
             capacity_type: capacity_type.into(),
         };
-        let offered: Vec<_> = market.catalogue().collect();
-        let told = offered[0].offering_price("test-zone-b", capacity_type).unwrap();
+        let told = market.offers()["p"][0].offering_price("test-zone-b", capacity_type).unwrap();
         assert_eq!(told, market.price(&place));
         told.as_f64().to_string()
     }

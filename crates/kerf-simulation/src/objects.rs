@@ -5,16 +5,25 @@ use kerf_testbed::actors::RUNS_FOR;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    cloud::Cloud,
     policy::Policy,
     scenario::{PoolEntry, Scenario, Workload},
 };
 
 /// What pools and workloads need, in an order in which it can be created.
 pub(crate) fn foundation(scenario: &Scenario) -> Vec<Value> {
-    let mut objects = vec![json!({
-        "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
-        "metadata": {"name": NODE_CLASS}, "spec": {},
-    })];
+    let cloud = &scenario.cloud;
+    let mut references: Vec<Value> = Vec::new();
+    for pool in &scenario.pools {
+        let template = pool.spec.get("template").unwrap_or(&Value::Null);
+        let reference = cloud.node_class_ref(&template["spec"]["nodeClassRef"]);
+        if !references.contains(&reference) {
+            references.push(reference);
+        }
+    }
+    let class =
+        |reference: &Value| cloud.node_class(reference, scenario.initial.node_class(reference));
+    let mut objects: Vec<Value> = references.iter().map(class).collect();
     let namespaces = scenario.workloads.iter().map(|workload| workload.namespace.as_str());
     let mut namespaces: Vec<_> = namespaces.filter(|name| *name != "default").collect();
     namespaces.sort_unstable();
@@ -67,9 +76,8 @@ pub(crate) fn of_workload(workload: &Workload, replicas: u32) -> Vec<Value> {
 
 /// Every pod has it; `app` has the same value unless the scenario gives it another.
 pub(crate) const WORKLOAD: &str = "simulation.kerf.sh/workload";
-const NODE_CLASS: &str = "default";
 
-pub(crate) fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
+pub(crate) fn node_pool(entry: &PoolEntry, policy: &Policy, cloud: &Cloud) -> Value {
     let mut spec = Value::Object(entry.spec.clone());
     let is_in = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
     let template = &mut spec["template"]["spec"];
@@ -77,8 +85,7 @@ pub(crate) fn node_pool(entry: &PoolEntry, policy: &Policy) -> Value {
         template["requirements"] =
             json!([is_in(labels::OS, "linux"), is_in(labels::ARCH, labels::ARCH_AMD64)]);
     }
-    // Whatever cloud the pool was written for, here its machines are KWOK's.
-    template["nodeClassRef"] = node_class_ref();
+    template["nodeClassRef"] = cloud.node_class_ref(&template["nodeClassRef"]);
     merge(&mut spec["disruption"], &Value::Object(policy.disruption.clone()));
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": entry.name}, "spec": spec,
@@ -94,10 +101,6 @@ pub(crate) fn pool_change(name: &str, spec: &Map<String, Value>, policy: &Policy
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec,
     })
-}
-
-pub(crate) fn node_class_ref() -> Value {
-    json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": NODE_CLASS})
 }
 
 fn pod_template(workload: &Workload) -> Value {
@@ -156,7 +159,7 @@ mod tests {
         }});
         let spec = written.as_object().unwrap().clone();
         let entry = PoolEntry { name: "p".into(), spec, changes: Vec::new() };
-        node_pool(&entry, policy)["spec"]["disruption"].clone()
+        node_pool(&entry, policy, &Cloud::default())["spec"]["disruption"].clone()
     }
 
     fn policy(name: &str) -> Policy {

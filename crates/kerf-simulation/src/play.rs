@@ -1,6 +1,6 @@
 //! A scenario on its stage: the testbed with the real operator in it, living through what the scenario says.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use kerf_controllers::{operator::OperatorError, window::Window};
 use kerf_testbed::{
@@ -8,11 +8,14 @@ use kerf_testbed::{
     actors::{self, Actors, KubeletSettings},
 };
 use kube::ResourceExt;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
+    cloud::Offers,
     initial::Pools,
     ledger::{Ledger, OBSERVED},
+    load::LoadError,
     market::{Market, MarketError, Place},
     objects,
     operator::{Connect, OperatorHandle, Terms},
@@ -29,6 +32,7 @@ pub struct Play {
     ledger: Ledger,
     writer: Writer,
     market: Market,
+    offers: Arc<Offers>,
     operator: OperatorHandle,
     scenario: Scenario,
     policy: Policy,
@@ -43,6 +47,7 @@ enum Happening {
     PricesMove,
     PoolChanges { pool: usize, change: usize },
     WorkloadScales { workload: usize, replicas: u32 },
+    SetScales { set: usize, replicas: u32 },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,11 +58,13 @@ pub enum PlayError {
     Testbed(#[from] StartError),
     #[error(transparent)]
     Market(#[from] MarketError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
     #[error("policy {policy}: {source}")]
     Policy { policy: String, source: PolicyError },
     #[error(
-        "node {node} is a {capacity_type} {instance_type} in {zone}, which is not among the instance types; \
-         give your instance types and prices with --instance-types-file-path"
+        "node {node} is a {capacity_type} {instance_type} in {zone}, which is not among the instance types, and \
+         its Node does not show what it has; give your instance types and prices with --instance-types"
     )]
     UnknownInstanceType { node: String, instance_type: String, zone: String, capacity_type: String },
     #[error("there are not {seeds} seeds from {first} on; give a smaller --seed, or fewer --seeds")]
@@ -104,15 +111,17 @@ impl Play {
             }
         }
         let epoch = initial.oldest().unwrap_or(scenario.start);
-        let testbed = Testbed::builder().seed(scenario.seed).epoch(epoch).start()?;
+        let testbed = Testbed::builder().serving(scenario.cloud.crds());
+        let testbed = testbed.seed(scenario.seed).epoch(epoch).start()?;
         let mut observer = testbed.observe(OBSERVED);
         let writer = Writer::new(&testbed, &policy.name);
         for object in objects::foundation(scenario) {
-            writer.apply(&object).await?;
+            writer.create(&object).await?;
         }
-        let mut pools = Pools::default();
+        let mut pools = Pools::of(&scenario.cloud);
         for pool in &scenario.pools {
-            let created = writer.apply(&objects::node_pool(pool, policy)).await?;
+            let written = objects::node_pool(pool, policy, &scenario.cloud);
+            let created = writer.apply(&written).await?;
             pools.add(pool, policy, created.uid());
         }
         initial.build(&testbed, scenario.start, &pools, &writer).await?;
@@ -130,11 +139,17 @@ impl Play {
             }),
             ..Actors::default()
         });
+        let offers = Arc::new(Offers::new(market.offers()));
+        let (cloud, rules) = (scenario.cloud.clone(), market.label_rules().clone());
+        let shared = Arc::clone(&offers);
         let terms = Terms {
-            provider: Connect::default(),
+            provider: Connect::by(move |machines| {
+                Arc::new(cloud.connect(machines, rules.clone(), Arc::clone(&shared)))
+            }),
             clock: testbed.clock().clone(),
             settings,
-            instance_types: market.catalogue().collect(),
+            // Each pool has types of its own.
+            instance_types: Vec::new(),
             cloud: CloudFaults::seeded(scenario.seed),
             timing: kerf_controllers::operator::Timing::in_process(),
             window,
@@ -147,6 +162,7 @@ impl Play {
             ledger,
             writer,
             market,
+            offers,
             operator,
             scenario: scenario.clone(),
             policy: policy.clone(),
@@ -211,7 +227,7 @@ impl Play {
         match happening {
             Happening::PricesMove => {
                 self.market.move_to(at);
-                self.operator.offer(self.market.catalogue());
+                self.offers.change(self.market.offers());
                 self.ledger.reprice(now, &self.market);
             }
             Happening::PoolChanges { pool, change } => {
@@ -231,6 +247,15 @@ impl Play {
                 if let Some(told) = workload.announcement(at) {
                     self.ledger.tell_of_change(now, told);
                 }
+            }
+            Happening::SetScales { set, replicas } => {
+                let set = &self.scenario.initial.sets[set];
+                let what = format!("the load of {}", set.workload);
+                let mut patch = json!({"spec": {"replicas": replicas}});
+                for field in ["apiVersion", "kind", "metadata"] {
+                    patch[field] = set.object[field].clone();
+                }
+                self.writer.change(&patch, &what).await?;
             }
         }
         Ok(())
@@ -258,11 +283,28 @@ fn script(
         let mut changes = workload.replicas_over(end, midnight, &mut random.fork());
         if changes.is_empty() {
             changes.push((Duration::ZERO, 0));
+        } else {
+            changes = scenario.load.over(&workload.full_name(), changes, end, midnight);
         }
         script.extend(
             changes.into_iter().map(|(at, replicas)| {
                 (at, Happening::WorkloadScales { workload: index, replicas })
             }),
+        );
+    }
+    for (index, set) in scenario.initial.sets.iter().enumerate().filter(|(_, set)| set.scales) {
+        let there = (Duration::ZERO, set.replicas());
+        let mut changes = if scenario.load.is_trace() && !scenario.initial.is_main(set) {
+            // The trace counts all pods of its workload.
+            scenario.load.names(&set.workload).then_some((Duration::ZERO, 0)).into_iter().collect()
+        } else {
+            scenario.load.over(&set.workload, vec![there], end, midnight)
+        };
+        changes.retain(|change| *change != there);
+        script.extend(
+            changes
+                .into_iter()
+                .map(|(at, replicas)| (at, Happening::SetScales { set: index, replicas })),
         );
     }
     script.retain(|(at, _)| *at < end);

@@ -16,19 +16,22 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
+    cloud::Cloud,
     initial::InitialCluster,
+    load::Load,
     objects,
+    play::PlayError,
     policy::{AS_IS, Policy},
+    stock::Stock,
 };
 
 mod snapshot;
 mod workload;
 
-pub(crate) use workload::Workload;
+pub(crate) use workload::{Workload, wave};
 
 /// The kinds that a simulated cluster has.
-static SHIPPED: LazyLock<Definitions> =
-    LazyLock::new(|| Definitions::of(&kerf_provider_kwok::crds()));
+static SHIPPED: LazyLock<Definitions> = LazyLock::new(|| Definitions::of(&Cloud::default().crds()));
 
 /// The file as a whole. Times of day are UTC, and all times of events count from the start.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,10 +54,10 @@ pub struct Scenario {
     /// Settings of the operator under every policy, by the names of its flags.
     #[serde(default)]
     pub operator: BTreeMap<String, Value>,
-    /// A file as `--instance-types-file-path` takes it, relative to the scenario.
+    /// A file as `--instance-types` takes it, relative to the scenario.
     #[serde(default)]
     pub instance_types_file: Option<PathBuf>,
-    /// Instance types written out. Without these and without a file there are the ones of KWOK.
+    /// Instance types written out. Without these and without a file there are the ones of the cloud.
     #[serde(default)]
     pub instance_types: Vec<InstanceTypeEntry>,
     #[serde(default)]
@@ -64,6 +67,12 @@ pub struct Scenario {
     /// Policies besides the built-in ones.
     #[serde(default)]
     pub policies: Vec<Policy>,
+    /// Where machines come from.
+    #[serde(skip)]
+    pub cloud: Cloud,
+    /// What becomes of the numbers of pods.
+    #[serde(skip)]
+    pub load: Load,
     /// What is there from the start. Snapshots bring it; files cannot.
     #[serde(skip)]
     pub initial: InitialCluster,
@@ -141,7 +150,7 @@ pub struct Wander {
 #[serde(deny_unknown_fields)]
 pub struct PoolEntry {
     pub name: String,
-    /// A NodePool's spec. A missing `nodeClassRef` means KWOK's, and missing requirements Linux on amd64.
+    /// A NodePool's spec. A missing `nodeClassRef` means one of the cloud, and missing requirements Linux on amd64.
     #[serde(default)]
     pub spec: Map<String, Value>,
     /// Edits of the spec, such as those that make nodes drift.
@@ -246,6 +255,42 @@ impl Scenario {
         self.policies.iter().cloned().chain(as_is).collect()
     }
 
+    /// The workloads whose pods a load may change, as `namespace/name`.
+    pub(crate) fn scaling_workloads(&self) -> BTreeSet<String> {
+        let of_sets = self.initial.sets.iter().filter(|set| set.scales);
+        let of_sets = of_sets.map(|set| set.workload.clone());
+        let written = self.workloads.iter().filter(|workload| workload.scales());
+        written.map(Workload::full_name).chain(of_sets).collect()
+    }
+
+    /// Whether nothing happens but what the operator does.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.workloads.iter().all(Workload::is_constant)
+            && self.prices.is_empty()
+            && self.pools.iter().all(|pool| pool.changes.is_empty())
+    }
+
+    /// What a reader of a report on it should know, in sentences. Fails if it could not be played.
+    pub(crate) fn notes(&self) -> Result<Vec<String>, PlayError> {
+        self.load.check(self)?;
+        let mut notes = Stock::of(self)?.notes;
+        notes.extend(self.load.note(self));
+        Ok(notes)
+    }
+
+    /// The instance types of its nodes as a file for `--instance-types`, ready to edit; nothing where there are no nodes.
+    pub fn instance_types_sample(&self) -> Result<Option<String>, PlayError> {
+        Ok(Stock::of(self)?.sample(self))
+    }
+
+    /// Group and kind of the NodeClasses that its pools refer to, in their order.
+    pub fn node_class_kinds(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pools.iter().filter_map(|pool| {
+            let reference = &pool.spec.get("template")?["spec"]["nodeClassRef"];
+            Some((reference["group"].as_str()?, reference["kind"].as_str()?))
+        })
+    }
+
     fn check(&self) -> Result<(), Wrong> {
         if self.length.as_duration().is_zero() {
             return Err(Wrong::new("length", "the length is zero; write for instance 24h"));
@@ -348,7 +393,7 @@ impl PoolEntry {
 fn check_pool(name: &str, spec: &Value) -> Result<(), Wrong> {
     let spec = spec.as_object().cloned().unwrap_or_default();
     let entry = PoolEntry { name: name.to_owned(), spec, changes: Vec::new() };
-    let pool = objects::node_pool(&entry, &Policy::default());
+    let pool = objects::node_pool(&entry, &Policy::default(), &Cloud::default());
     if pool["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas > MOST_NODES) {
         return Err(Wrong::new("replicas", format!("a simulation has at most {MOST_NODES} nodes")));
     }

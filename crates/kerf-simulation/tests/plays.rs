@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use kerf_simulation::{
-    BASELINE, DEFAULTS, Play, Policy, Recording, Scenario, Summary, compare, run,
+    BASELINE, DEFAULTS, Load, Play, Policy, Recording, Scenario, Summary, compare, run,
 };
 use kerf_testbed::Testbed;
 use kube::{
@@ -230,8 +230,8 @@ fn a_node_of_an_unknown_type_is_refused_by_name() {
     let told = run(&scenario, &policy(DEFAULTS), || {}).unwrap_err().to_string();
     assert_eq!(
         told,
-        "node n is a spot m5.large in us-east-1a, which is not among the instance types; give your instance types and \
-         prices with --instance-types-file-path"
+        "node n is a spot m5.large in us-east-1a, which is not among the instance types, and its Node does not show what \
+         it has; give your instance types and prices with --instance-types"
     );
 }
 
@@ -257,4 +257,113 @@ fn pods_of_a_snapshot_without_their_nodes_get_new_ones() {
         (1, 1, 0),
         "{summary:?}"
     );
+}
+
+/// Two nodes of a cloud that no provider here knows, each with a pod of another Deployment.
+fn foreign_cluster() -> Scenario {
+    let class =
+        json!({"group": "karpenter.cloud.example", "kind": "ExampleNodeClass", "name": "a"});
+    let mut items = vec![
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {
+            "disruption": {"consolidateAfter": "0s"},
+            "template": {"spec": {"nodeClassRef": class, "requirements": [
+                {"key": "karpenter.cloud.example/family", "operator": "In", "values": ["n2"]}]}}}}),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
+    ];
+    for (name, price) in [("one", Some("0.2")), ("two", None)] {
+        let mut labels = json!({
+            "karpenter.sh/nodepool": "p", "node.kubernetes.io/instance-type": format!("n2-{name}"),
+            "topology.kubernetes.io/zone": "east-a", "karpenter.sh/capacity-type": "on-demand",
+            "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
+            "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+            "karpenter.cloud.example/family": "n2",
+        });
+        if let Some(price) = price {
+            labels["eks-node-viewer/instance-price"] = price.into();
+        }
+        let conditions: Vec<_> = ["Launched", "Registered", "Initialized", "Ready"]
+            .map(|kind| {
+                json!({"type": kind, "status": "True", "reason": kind, "message": "",
+                               "lastTransitionTime": "2026-01-05T00:00:00Z"})
+            })
+            .into();
+        let amounts = json!({"cpu": "4", "memory": "16Gi", "pods": "58"});
+        items.push(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name, "labels": labels},
+            "spec": {"nodeClassRef": class, "requirements": []},
+            "status": {"nodeName": name, "providerID": name, "capacity": amounts, "allocatable": amounts,
+                       "conditions": conditions},
+        }));
+        items.push(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "spec": {"providerID": name}, "status": {"capacity": amounts, "allocatable": amounts},
+        }));
+        for number in 0..10 {
+            items.push(json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": format!("{name}-h-{number}"), "namespace": "shop",
+                    "labels": {"app": name, "pod-template-hash": "h"},
+                    "ownerReferences": [{"kind": "ReplicaSet", "name": format!("{name}-h"), "controller": true}],
+                },
+                "spec": {"nodeName": name, "containers": [
+                    {"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}}]},
+                "status": {"phase": "Running"},
+            }));
+        }
+    }
+    let list = json!({"kind": "List", "takenAt": "2026-01-05T14:00:00Z", "items": items});
+    Scenario::from_yaml(&list.to_string(), "cluster.json").expect("it can be read")
+}
+
+#[test]
+fn types_that_no_catalogue_knows_are_what_their_nodes_show() {
+    let mut scenario = foreign_cluster();
+    scenario.length = "30m".parse().unwrap();
+    let compared = compare(&scenario, &[policy(BASELINE), policy("parity")], 1, |_| {}).unwrap();
+    let [kept, moved] = &compared.policies[..] else { panic!("{compared:?}") };
+    // 4 CPUs and 17.18 GB at the assumed prices, beside the price that the other node tells.
+    let kept_as = (kept.peak_price_per_hour, kept.evictions, kept.peak_nodes);
+    assert_eq!(kept_as, (0.3172, 0, 2), "{kept:?}");
+    // The load of both fits on the cheaper one.
+    assert!(moved.terminated > 0 && moved.cost < kept.cost, "{moved:?}");
+    assert_eq!(
+        compared.notes,
+        [
+            "the instance types of pool p are not known (ExampleNodeClass is not a NodeClass of provider kwok); nodes of the \
+             types that are there can be launched, and --print-instance-types prints these for --instance-types",
+            "the price of n2-two is not known; $0.025 per CPU and $0.001 per GB of memory and hour are assumed, 70% of it on \
+             spot",
+            "the load is constant, so policies differ only in what they make of the cluster as it is at the start; \
+             --load=daily:0.4..1.0 lets it rise and fall with the day",
+        ]
+    );
+}
+
+#[test]
+fn a_snapshot_follows_the_load_that_is_asked_for() {
+    let directory = std::env::temp_dir().join(format!("kerf-trace-{}", std::process::id()));
+    std::fs::write(&directory, "time,workload,replicas\n0s,shop/one,10\n1h,shop/one,3\n").unwrap();
+    let trace = format!("trace:{}", directory.display());
+    // From 14:00 on, when a day is at its height; six hours later it is half-way down.
+    for (load, hours, expected) in [("daily:0.4..1.0", 6, 14), (&*trace, 2, 13)] {
+        let mut scenario = foreign_cluster();
+        scenario.load = Load::read(load).unwrap();
+        let running = Testbed::in_virtual_time(async {
+            let mut play = Play::start(&scenario, &policy(BASELINE)).await.unwrap();
+            play.until(Duration::from_hours(hours) + Duration::from_mins(1)).await.unwrap();
+            let pods = list(play.testbed(), "", "v1", "Pod").await;
+            pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count()
+        })
+        .unwrap();
+        assert_eq!(running, expected, "{load}");
+    }
+    std::fs::write(&directory, "time,workload,replicas\n0s,shop/none,10\n").unwrap();
+    let mut scenario = foreign_cluster();
+    scenario.load = Load::read(&trace).unwrap();
+    let told = compare(&scenario, &[policy(BASELINE)], 1, |_| {}).unwrap_err().to_string();
+    let expected =
+        "the trace names shop/none, which does not scale here; there are shop/one, shop/two";
+    assert_eq!(told, expected);
+    std::fs::remove_file(&directory).unwrap();
 }

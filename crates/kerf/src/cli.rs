@@ -102,7 +102,9 @@ pub(crate) fn parse(
         }
         Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
         #[cfg(feature = "simulate")]
-        Some(("simulate", flags)) => Ok(Command::Simulate(Box::new(SimulateOptions::read(flags)?))),
+        Some(("simulate", flags)) => {
+            Ok(Command::Simulate(Box::new(SimulateOptions::read(flags, variable)?)))
+        }
         #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         #[cfg(feature = "aws")]

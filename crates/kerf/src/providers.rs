@@ -15,7 +15,7 @@ const COUNT: usize = if cfg!(feature = "aws") { 2 } else { 1 };
 pub(crate) const DEFAULT: &str = "kwok";
 
 /// All of them.
-#[cfg(all(test, feature = "aws"))]
+#[cfg(any(feature = "simulate", all(test, feature = "aws")))]
 pub(crate) fn all() -> [&'static dyn Provider; COUNT] {
     ALL
 }

@@ -9,14 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kerf_provider::BoxError;
 use kerf_simulation::{
-    Comparison, DEFAULTS, PlayError, Policy, PolicyError, Scenario, ScenarioError, compare, html,
+    Cloud, Comparison, DEFAULTS, Load, LoadError, PlayError, Policy, PolicyError, Scenario,
+    ScenarioError, compare, html,
 };
 
 use crate::{
     cli::SimulateOptions,
     exit,
     output::{self, Answer, Pending, Readers},
+    providers::{self, Chosen},
 };
 
 mod table;
@@ -29,6 +32,14 @@ enum SimulateError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Play(#[from] PlayError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    InstanceTypes(BoxError),
+    #[error(
+        "{path} has no nodes of pools, so there are no instance types to print; take a snapshot of a cluster with kerf snapshot"
+    )]
+    NoNodes { path: String },
     #[error("cannot write {path}: {source}")]
     Write { path: String, source: io::Error },
     #[error("cannot write the report: {0}")]
@@ -47,10 +58,14 @@ pub(crate) fn simulate(options: &SimulateOptions) -> ExitCode {
             match error {
                 SimulateError::Scenario(_)
                 | SimulateError::Policy(_)
+                | SimulateError::Load(_)
+                | SimulateError::InstanceTypes(_)
+                | SimulateError::NoNodes { .. }
                 | SimulateError::Play(
                     PlayError::Refused { .. }
                     | PlayError::Policy { .. }
                     | PlayError::Market(_)
+                    | PlayError::Load(_)
                     | PlayError::TooFewSeeds { .. }
                     | PlayError::UnknownInstanceType { .. },
                 ) => exit::WRONG_INPUT.into(),
@@ -70,6 +85,17 @@ fn report(options: &SimulateOptions) -> Result<(), SimulateError> {
         scenario.instance_types.clear();
         scenario.instance_types_file = Some(file.clone());
     }
+    if let Some(load) = &options.load {
+        scenario.load = Load::read(load)?;
+    }
+    let chosen = chosen(options, &scenario);
+    let catalogue = chosen.catalogue().map_err(SimulateError::InstanceTypes)?;
+    scenario.cloud = Cloud::new(chosen.provider, catalogue);
+    if options.print_instance_types {
+        let path = || options.scenario.display().to_string();
+        let sample = scenario.instance_types_sample()?;
+        return write(&sample.ok_or_else(|| SimulateError::NoNodes { path: path() })?);
+    }
     let policies = policies(options, &scenario)?;
     // Before the runs: what takes minutes is not begun for a path that cannot be written.
     let page = options.html.as_ref().map(|path| {
@@ -81,16 +107,29 @@ fn report(options: &SimulateOptions) -> Result<(), SimulateError> {
     let comparison = compare(&scenario, &policies, options.seeds, |share| bar.show(share));
     bar.clear();
     let comparison = comparison?;
-    let text = output::text(&comparison, options.format, table::render);
-    let printed = output::print(&text.map_err(SimulateError::Print)?);
-    printed.map_err(|error| SimulateError::Print(error.to_string()))?;
+    let render = |comparison: &Comparison| table::render(comparison) + &notes(comparison);
+    let text = output::text(&comparison, options.format, render);
+    write(&text.map_err(SimulateError::Print)?)?;
     let Some((path, page)) = page else { return Ok(()) };
     page.finish(|to| to.write_all(html(&comparison).as_bytes()))
         .map_err(|source| unwritable(path, source))
 }
 
+fn write(text: &str) -> Result<(), SimulateError> {
+    output::print(text).map_err(|error| SimulateError::Print(error.to_string()))
+}
+
 fn unwritable(path: &Path, source: io::Error) -> SimulateError {
     SimulateError::Write { path: path.display().to_string(), source }
+}
+
+/// The provider that is named, else that of the first pool whose NodeClass this build knows, else the default.
+fn chosen<'a>(options: &'a SimulateOptions, scenario: &Scenario) -> &'a Chosen {
+    let of_pools = scenario.node_class_kinds().find_map(|(group, kind)| {
+        let name = providers::of_node_class(group, kind)?.name();
+        options.providers.iter().find(|chosen| chosen.provider.name() == name)
+    });
+    of_pools.unwrap_or(&options.providers[0])
 }
 
 /// The one of `--policy`, those of `--compare` and those of the sweeps, which take the place of the one that they start from.
@@ -122,6 +161,16 @@ fn policies(options: &SimulateOptions, scenario: &Scenario) -> Result<Vec<Policy
         }
     }
     Ok(policies)
+}
+
+/// As under a plan.
+fn notes(comparison: &Comparison) -> String {
+    let notes = comparison.notes.iter().map(|note| format!("Note: {note}\n"));
+    if comparison.notes.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", notes.collect::<String>())
+    }
 }
 
 /// What runs and for how long still, on standard error, if somebody looks.

@@ -8,9 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::{PoolEntry, Scenario, Timing, Wrong};
 use crate::{
+    cloud::Cloud,
     initial::{InitialCluster, InitialNode, Set},
     ledger::text,
-    objects::{self, WORKLOAD},
+    load::Load,
+    objects::WORKLOAD,
 };
 
 /// What does not belong to a pod but to its life on one node, or would need objects that a snapshot does not hold.
@@ -32,6 +34,7 @@ pub(super) fn items(value: &mut Value) -> Option<Vec<Value>> {
 
 /// `start` is when these things were so.
 pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenario, Wrong> {
+    let node_classes = node_classes(&items);
     // Lists of kubectl say more than snapshots; some of it would tie objects to the cluster they come from.
     items.iter_mut().for_each(kerf_manifests::trim);
     let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
@@ -61,10 +64,7 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
     let count = sets.iter().map(|set| set.pods.len()).sum::<usize>();
     Ok(Scenario {
         name: String::new(),
-        description: format!(
-            "{} nodes and {count} pods of a snapshot of {start}, under a constant load.",
-            machines.len()
-        ),
+        description: format!("{} nodes and {count} pods of a snapshot of {start}.", machines.len()),
         length: day()?,
         seed: 0,
         start,
@@ -76,7 +76,10 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
         pools,
         workloads: Vec::new(),
         policies: Vec::new(),
+        cloud: Cloud::default(),
+        load: Load::default(),
         initial: InitialCluster {
+            node_classes,
             objects: namespaces.into_iter().chain(objects).collect(),
             machines,
             sets,
@@ -86,6 +89,16 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
 
 fn day() -> Result<GoDuration, Wrong> {
     "24h".parse().map_err(|_| Wrong::new("length", "24h"))
+}
+
+/// Those that pools and claims refer to. They are read before the items are trimmed to the kinds that decisions know.
+fn node_classes(items: &[Value]) -> Vec<Value> {
+    let kinds = kerf_manifests::referenced_node_classes(items);
+    let is_class = |item: &&Value| {
+        let group = text(item, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
+        kinds.contains(&(group.to_owned(), text(item, "/kind").to_owned()))
+    };
+    items.iter().filter(is_class).cloned().collect()
 }
 
 /// What was about to go when the snapshot was taken has gone.
@@ -150,8 +163,6 @@ fn initial_node(node: &Value, has_claim: bool) -> Value {
 fn initial_claim(claim: &Value, node: &str) -> Value {
     let mut metadata = kept_metadata(claim);
     metadata["finalizers"] = json!([TERMINATION_FINALIZER]);
-    let mut spec = claim["spec"].clone();
-    spec["nodeClassRef"] = objects::node_class_ref();
     let mut status = claim["status"].clone();
     status["providerID"] = format!("kwok://{node}").into();
     status["nodeName"] = node.into();
@@ -159,8 +170,8 @@ fn initial_claim(claim: &Value, node: &str) -> Value {
         all.retain(|one| one["type"] != conditions::DISRUPTION_REASON);
     }
     json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata, "spec": spec,
-        "status": status,
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": metadata,
+        "spec": claim["spec"], "status": status,
     })
 }
 
@@ -182,15 +193,15 @@ fn sets(pods: &[Value], machines: &[InitialNode]) -> Vec<Set> {
         groups.entry(key).or_default().push(pod);
     }
     let mut sets: Vec<Set> = Vec::new();
-    for (index, ((namespace, name, kind), members)) in groups.into_iter().enumerate() {
+    for (index, ((namespace, owner, kind), members)) in groups.into_iter().enumerate() {
         let mark = format!("set-{index}");
         let taken = sets.iter().any(|other| {
-            (text(&other.set, "/metadata/namespace"), text(&other.set, "/metadata/name"))
-                == (namespace, name)
+            (text(&other.object, "/metadata/namespace"), text(&other.object, "/metadata/name"))
+                == (namespace, owner)
         });
-        let kind = kind.to_ascii_lowercase();
-        let name = if taken { format!("{name}-{kind}") } else { name.to_owned() };
-        let set = json!({
+        let name =
+            if taken { format!("{owner}-{}", kind.to_ascii_lowercase()) } else { owner.to_owned() };
+        let object = json!({
             "apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {
@@ -198,10 +209,19 @@ fn sets(pods: &[Value], machines: &[InitialNode]) -> Vec<Set> {
                 "template": template(members[0], &mark),
             },
         });
+        let workload = format!("{namespace}/{}", workload_name(owner, members[0]));
+        let scales = !matches!(kind, "Job" | "Pod");
         let pods = members.into_iter().map(|pod| initial_pod(pod, &mark, machines)).collect();
-        sets.push(Set { set, pods });
+        sets.push(Set { object, pods, workload, scales });
     }
     sets
+}
+
+/// The name of a Deployment, where the owner of the pod is one of its `ReplicaSet`s; else that of the owner.
+fn workload_name<'a>(owner: &'a str, pod: &Value) -> &'a str {
+    let hash = pod["metadata"]["labels"]["pod-template-hash"].as_str().unwrap_or_default();
+    let of_deployment = owner.strip_suffix(hash).and_then(|rest| rest.strip_suffix('-'));
+    of_deployment.filter(|_| !hash.is_empty()).unwrap_or(owner)
 }
 
 fn template(pod: &Value, mark: &str) -> Value {
@@ -349,11 +369,14 @@ mod tests {
         let found = sets(&pods, &[machine]);
         let counts: Vec<_> = found
             .iter()
-            .map(|one| (text(&one.set, "/metadata/name"), one.set["spec"]["replicas"].as_u64()))
+            .map(|one| {
+                (text(&one.object, "/metadata/name"), one.object["spec"]["replicas"].as_u64())
+            })
             .collect();
         assert_eq!(counts, [("web-1", Some(2)), ("web-1-statefulset", Some(1))]);
-        let Set { set, pods } = &found[0];
-        let template = &set["spec"]["template"];
+        let Set { object, pods, workload, scales } = &found[0];
+        assert_eq!((workload.as_str(), *scales), ("shop/web-1", true));
+        let template = &object["spec"]["template"];
         assert_eq!(template["metadata"]["labels"], json!({"app": "x", WORKLOAD: "set-0"}));
         assert_eq!(template["spec"]["nodeSelector"]["disk"], "ssd");
         assert_eq!(template["spec"]["priority"], 7);
@@ -386,7 +409,7 @@ mod tests {
         assert_eq!(node["spec"]["taints"], json!([{"key": "team", "effect": "NoSchedule"}]));
         assert_eq!(node["spec"]["providerID"], "kwok://n2");
         assert_eq!(claim["status"]["providerID"], "kwok://n2");
-        assert_eq!(claim["spec"]["nodeClassRef"]["kind"], "KWOKNodeClass");
+        assert_eq!(claim["spec"]["nodeClassRef"]["kind"], "EC2NodeClass");
         assert_eq!(claim["status"]["conditions"].as_array().unwrap().len(), 1);
     }
 

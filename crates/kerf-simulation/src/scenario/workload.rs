@@ -102,6 +102,20 @@ const RAMP_TICK: Duration = Duration::from_secs(15);
 const DAY: f64 = 86_400.0;
 
 impl Workload {
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether the number of its pods is somebody's to choose.
+    pub(crate) fn scales(&self) -> bool {
+        self.replicas.is_some() || self.daily.is_some()
+    }
+
+    /// Whether it is the same at all times.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.daily.is_none() && self.cron.is_none() && self.steps.is_empty()
+    }
+
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let kinds =
             [self.replicas.is_some(), self.daily.is_some(), self.cron.is_some(), self.daemon];
@@ -221,11 +235,16 @@ impl Cron {
     }
 }
 
+/// A cosine over the day, between `low` twelve hours from its peak and `high` at it.
+pub(crate) fn wave(low: f64, high: f64, time_of_day: Duration, peak: Duration) -> f64 {
+    let phase = (time_of_day.as_secs_f64() - peak.as_secs_f64()) / DAY * TAU;
+    low + (high - low) * (1.0 + phase.cos()) / 2.0
+}
+
 impl Daily {
     fn at(&self, time_of_day: Duration, random: &mut Random) -> u32 {
-        let phase = (time_of_day.as_secs_f64() - self.peak.as_duration().as_secs_f64()) / DAY * TAU;
         let (low, high) = (f64::from(self.low), f64::from(self.high));
-        let curve = low + (high - low) * (1.0 + phase.cos()) / 2.0;
+        let curve = wave(low, high, time_of_day, self.peak.as_duration());
         // A draw from -1 to 1 in thousandths, so that the arithmetic of chance is whole.
         let draw = random.below(2001) as f64 / 1000.0 - 1.0;
         let noisy = curve * (1.0 + draw * f64::from(self.noise) / 100.0);

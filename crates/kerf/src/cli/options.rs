@@ -179,7 +179,20 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
 
     /// For commands that have its flags as well.
     pub(super) fn chosen(&self) -> Result<Chosen, InvalidValue> {
-        let provider = self.provider()?;
+        self.with_flags(self.provider()?)
+    }
+
+    /// Whether the user says which provider it is.
+    #[cfg(feature = "simulate")]
+    pub(super) fn names_a_provider(&self) -> bool {
+        !matches!(self.text(&flags::PROVIDER).origin, Origin::Default)
+    }
+
+    /// This provider, with what its flags were set to.
+    pub(super) fn with_flags(
+        &self,
+        provider: &'static dyn Provider,
+    ) -> Result<Chosen, InvalidValue> {
         let mut values = Vec::new();
         for flag in provider.flags() {
             let value = match flag.kind {

@@ -1,11 +1,12 @@
 //! The command line of `kerf simulate`.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use kerf_api::GoDuration;
 
-use super::{Format, Refused};
+use super::{Format, Refused, argument, flags, options::Values};
+use crate::providers::{self, Chosen};
 
 /// The arguments of `kerf simulate`.
 #[derive(Debug, PartialEq)]
@@ -21,6 +22,12 @@ pub(crate) struct SimulateOptions {
     pub(crate) seeds: u32,
     pub(crate) length: Option<GoDuration>,
     pub(crate) instance_types_file: Option<PathBuf>,
+    /// Print the instance types of the nodes instead of running anything.
+    pub(crate) print_instance_types: bool,
+    /// As it is written behind `--load`.
+    pub(crate) load: Option<String>,
+    /// The one that is named, or all of them: the NodeClasses of the pools then say which one it is.
+    pub(crate) providers: Vec<Chosen>,
     pub(crate) format: Format,
     pub(crate) html: Option<PathBuf>,
 }
@@ -35,7 +42,8 @@ pub(super) fn command() -> clap::Command {
              seconds. The same scenario and seed give the same report.\n\n\
              The input is a scenario or a snapshot. A scenario is a YAML file: docs/simulate.md has the format, and \
              examples/simulate has examples. A snapshot of a real cluster comes from kerf snapshot; its pods become \
-             workloads.\n\n\
+             workloads. Instance types and prices come from the catalogue of the provider whose NodeClasses the pools \
+             have, or from the nodes, or from a file (--instance-types).\n\n\
              Policies: when-empty, parity, balanced, utilization-threshold, price-improvement-factor, \
              savings-threshold, grace-period, kerf-defaults, all-controls, as-is (your pools as they are), and those of \
              the scenario.",
@@ -50,8 +58,10 @@ pub(super) fn command() -> clap::Command {
              one control at several values\n  \
              kerf simulate scenario.yaml --compare=all --seeds=5\n      \
              how much of the result is chance\n  \
-             kerf snapshot > cluster.json && kerf simulate cluster.json --compare=all\n      \
-             your cluster, as it is and under every policy",
+             kerf snapshot > cluster.json && kerf simulate cluster.json --compare=all --load=daily:0.4..1.0\n      \
+             your cluster, as it is and under every policy, with fewer pods at night\n  \
+             kerf simulate cluster.json --print-instance-types > types.json\n      \
+             the instance types of your nodes, to put your own prices in; then --instance-types=types.json",
         )
         .args_override_self(true)
         .arg(
@@ -107,11 +117,23 @@ pub(super) fn command() -> clap::Command {
                 .help("How much time to simulate, such as 72h [default: the scenario's]"),
         )
         .arg(
-            Arg::new("instance-types-file-path")
-                .long("instance-types-file-path")
+            Arg::new("load")
+                .long("load")
+                .value_name("LOAD")
+                .help("How the numbers of pods change: daily:0.4..1.0 multiplies them by a factor that is lowest at 02:00 and highest at 14:00 UTC; trace:FILE has them as recorded [default: the scenario's; constant for a snapshot]"),
+        )
+        .arg(
+            Arg::new("instance-types")
+                .long("instance-types")
                 .value_name("PATH")
                 .value_parser(value_parser!(PathBuf))
-                .help("Instance types and their prices [default: the scenario's, else KWOK's]"),
+                .help("Instance types and their prices for all pools, in the format of --print-instance-types [default: the scenario's, else the provider's, else those of the nodes]"),
+        )
+        .arg(
+            Arg::new("print-instance-types")
+                .long("print-instance-types")
+                .action(ArgAction::SetTrue)
+                .help("Print the instance types of the snapshot's nodes with the prices that are used, ready to edit, and end"),
         )
         .arg(super::output(&["table", "json", "yaml"], "How to print the report"))
         .arg(
@@ -121,6 +143,11 @@ pub(super) fn command() -> clap::Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Also write a report with plots to this file; it needs nothing but a browser"),
         )
+        .arg(argument(&flags::PROVIDER).help(format!(
+            "Provider of the nodes: {}\n[env: {}] [default: the one of the pools' NodeClasses, else {}]",
+            providers::names(), flags::PROVIDER.env, providers::DEFAULT
+        )))
+        .args(providers::flags().map(argument))
 }
 
 fn whole_number(text: &str) -> Result<u64, &'static str> {
@@ -128,7 +155,20 @@ fn whole_number(text: &str) -> Result<u64, &'static str> {
 }
 
 impl SimulateOptions {
-    pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refused> {
+    pub(super) fn read(
+        matches: &ArgMatches,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Refused> {
+        let values = Values { matches, variable };
+        let providers = if values.names_a_provider() {
+            vec![values.chosen()?]
+        } else {
+            let all = providers::all().into_iter().map(|provider| values.with_flags(provider));
+            all.collect::<Result<_, _>>()?
+        };
+        let older_name = matches.get_one::<String>("instance-types-file-path");
+        let older_name = older_name.filter(|path| !path.is_empty()).map(PathBuf::from);
+        let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
         let texts = |name: &str| -> Vec<String> {
             matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
         };
@@ -140,13 +180,16 @@ impl SimulateOptions {
             seed: matches.get_one("seed").copied(),
             seeds: matches.get_one("seeds").copied().unwrap_or(1),
             length: super::length(matches)?,
-            instance_types_file: matches.get_one::<PathBuf>("instance-types-file-path").cloned(),
+            instance_types_file: path("instance-types").or(older_name),
+            print_instance_types: matches.get_flag("print-instance-types"),
+            load: matches.get_one::<String>("load").cloned(),
+            providers,
             format: match matches.get_one::<String>("output").map(String::as_str) {
                 Some("json") => Format::Json,
                 Some("yaml") => Format::Yaml,
                 _ => Format::Table,
             },
-            html: matches.get_one::<PathBuf>("html").cloned(),
+            html: path("html"),
         })
     }
 }

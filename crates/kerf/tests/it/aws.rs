@@ -114,3 +114,20 @@ fn a_change_of_the_class_shows_what_would_drift() {
     let (_, plan, _) = kerf(&["plan", "--disruption", "--provider=aws", "-f", &path]);
     assert!(plan.contains("Drifted"), "{plan}");
 }
+
+#[test]
+fn a_snapshot_of_a_cluster_on_aws_is_simulated_with_its_own_types() {
+    let arguments = ["simulate", "examples/aws/cluster.json", "--policy=as-is", "--length=1h"];
+    let table = printed(&arguments);
+    assert!(
+        table.starts_with("cluster: 1 hours, seed 0")
+            || table.starts_with("cluster: 1 hour, seed 0"),
+        "{table}"
+    );
+    assert!(table.contains("Note: spot prices are not known here"), "{table}");
+    assert!(!table.contains("is not known;"), "{table}");
+    // Another region has other prices, and its zones are not those of the nodes.
+    let (code, _, stderr) = kerf(&[&arguments[..], &["--aws-region=mars-north-1"]].concat());
+    assert_eq!(code, Some(2));
+    assert!(stderr.starts_with("kerf: there is no region mars-north-1"), "{stderr}");
+}

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::kerf::{Printed, command, output};
+use crate::kerf::{Printed, command, output, printed};
 
 /// Half an hour of a few pods, with something to consolidate.
 const SMALL: &str = "
@@ -113,6 +113,46 @@ fn the_html_report_needs_nothing_else() {
     assert!(page.contains("<h1>In 0.67 hours, parity costs $"), "the verdict comes first");
 }
 
+/// A cluster on AWS. A build without AWS's provider takes types and prices from the nodes.
+const CLUSTER: &str = "examples/aws/cluster.json";
+
+#[test]
+fn a_constant_load_is_named_and_the_flag_that_changes_it_changes_it() {
+    let run = |arguments: &[&str]| {
+        let always = ["simulate", CLUSTER, "--policy=when-empty", "--length=3h", "-o", "json"];
+        let report: Value = serde_json::from_str(&printed(&[&always, arguments].concat())).unwrap();
+        let constant = report["notes"]
+            .to_string()
+            .contains("the load is constant, so policies differ only in");
+        (constant, report["policies"][0]["cost"].as_f64().unwrap())
+    };
+    let (constant, cost) = run(&[]);
+    assert!(constant && cost > 0.0);
+    // In three hours from 14:00 on a tenth of the pods goes, which empties no node: the price is that of before.
+    let (constant, cost_by_day) = run(&["--load=daily:0.4..1.0"]);
+    assert!(!constant && cost_by_day <= cost, "{cost_by_day} {cost}");
+}
+
+#[test]
+fn printed_instance_types_can_be_read_back() {
+    let sample = printed(&["simulate", CLUSTER, "--print-instance-types"]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("types.json");
+    fs::write(&path, sample.replace("\"Price\":", "\"Price\":1")).unwrap();
+    let types = format!("--instance-types={}", path.display());
+    let arguments =
+        ["simulate", CLUSTER, &types, "--policy=when-empty", "--length=1h", "-o", "json"];
+    let report: Value = serde_json::from_str(&printed(&arguments)).unwrap();
+    assert!(
+        report["policies"][0]["cost"].as_f64().unwrap() > 100.0,
+        "the new prices count: {report}"
+    );
+    let names: Value = serde_json::from_str(&sample).unwrap();
+    let names: Vec<_> =
+        names.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["c6i.4xlarge", "m5.2xlarge", "r6i.xlarge"]);
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_sentence() {
     let own = format!("{SMALL}policies: [{{name: calm, disruption: {{calmness: 1}}}}]\n");
@@ -191,6 +231,18 @@ fn what_is_wrong_is_said_in_one_sentence() {
             &["--instance-types-file-path=none.json"],
             "kerf: cannot read the instance types file none.json",
         ),
+        (
+            SMALL,
+            &["--instance-types=none.json"],
+            "kerf: cannot read the instance types file none.json",
+        ),
+        (SMALL, &["--load=weekly"], "kerf: --load=weekly is not understood: write daily:0.4..1.0"),
+        (
+            SMALL,
+            &["--print-instance-types"],
+            "kerf: scenario.yaml has no nodes of pools, so there are no instance types to print",
+        ),
+        (SMALL, &["--provider=moon"], "kerf: invalid value \"moon\" for --provider: expected kwok"),
     ] {
         let (code, stdout, stderr) = simulate(scenario, arguments);
         assert!(stderr.starts_with(message), "{arguments:?}: {stderr}");

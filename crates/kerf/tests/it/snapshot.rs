@@ -39,7 +39,7 @@ fn serve(objects: Vec<Value>) -> (String, Arc<Mutex<Vec<String>>>) {
 fn answer(request: &str, objects: &[Value]) -> (&'static str, String) {
     let (path, query) = request.trim_start_matches("GET ").split_once('?').unwrap();
     let plural = path.rsplit('/').next().unwrap();
-    if plural == "nodeclaims" {
+    if plural == "nodeclaims" && !objects.iter().any(|object| object["kind"] == "NodeClaim") {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
                             "reason": "NotFound", "message": "the server could not find the requested resource"});
         return ("404 Not Found", status.to_string());
@@ -159,4 +159,46 @@ fn a_cluster_that_cannot_be_read_is_named() {
         assert!(stderr.starts_with("kerf: cannot list nodepools: "), "{stderr}");
         assert!(stderr.contains("refused"), "{stderr}");
     }
+}
+
+/// From a cluster that Karpenter runs on AWS to a report, with rights to read alone.
+#[cfg(feature = "aws")]
+#[test]
+fn a_snapshot_of_karpenter_on_aws_can_be_simulated_and_has_no_secrets() {
+    let text = fs::read_to_string("../../examples/aws/cluster.json").unwrap();
+    let dump: Value = serde_json::from_str(&text).unwrap();
+    let mut objects = dump["items"].as_array().unwrap().clone();
+    for object in &mut objects {
+        match object["kind"].as_str().unwrap() {
+            "EC2NodeClass" => {
+                object["spec"]["userData"] = "PASSWORD=hunter2".into();
+                object["spec"]["role"] = "hunter2-role".into();
+            }
+            "Pod" => {
+                let container = &mut object["spec"]["containers"][0];
+                container["env"] = json!([{"name": "PASSWORD", "value": "hunter2"}]);
+                container["args"] = json!(["--password=hunter2"]);
+                object["metadata"]["annotations"] = json!({"example.com/token": "hunter2"});
+            }
+            _ => {}
+        }
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (url, requests) = serve(objects);
+    write_kubeconfig(home.path(), &url);
+    let (code, written, stderr) = output(command(home.path(), &["snapshot"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("read 1 ec2nodeclasses"), "{stderr}");
+    assert!(
+        written.contains(r#""zone":"us-east-1b""#) && !written.contains("hunter2"),
+        "{written}"
+    );
+    for request in requests.lock().unwrap().iter() {
+        assert!(request.starts_with("GET ") && !request.contains("watch"), "{request}");
+    }
+    let file = home.path().join("cluster.json");
+    fs::write(&file, written).unwrap();
+    let path = file.display().to_string();
+    let table = printed(&["simulate", &path, "--policy=as-is", "--length=10m"]);
+    assert!(table.contains("as-is"), "{table}");
 }

@@ -66,7 +66,7 @@ pub(crate) struct Shown {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Nothing<'a> {
+struct Empty<'a> {
     format: u32,
     about: &'a About,
     /// Why there is nothing to see.
@@ -127,7 +127,7 @@ impl Board {
     }
 
     fn show_nothing(&self, why: &NothingToSee) {
-        let nothing = Nothing { format: 1, about: &self.0.about, nothing: why.to_string() };
+        let nothing = Empty { format: 1, about: &self.0.about, nothing: why.to_string() };
         let mut state = self.state();
         state.looked = None;
         state.shown = Shown::of(&nothing, None);

@@ -135,6 +135,7 @@ mod tests {
                 seeds: 1,
                 policies: policies.iter().map(policy).collect(),
                 samples: Vec::new(),
+                notes: Vec::new(),
             };
             assert_eq!(comparison.verdict(), expected);
         }

@@ -197,13 +197,25 @@ async fn kubectl_creates_what_it_makes_itself() {
     }
 }
 
-const EVENTS: &str = r#"
-{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "late"}, "type": "Normal", "reason": "Late", "message": "m",
- "involvedObject": {"kind": "Node", "name": "n1", "uid": "n1"}, "lastTimestamp": "2026-01-01T00:00:00Z"}
+const EVENTS: &str = "\
+apiVersion: v1
+kind: Event
+metadata: {name: late}
+type: Normal
+reason: Late
+message: m
+involvedObject: {kind: Node, name: n1, uid: n1}
+lastTimestamp: 2026-01-01T00:00:00Z
 ---
-{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "soon"}, "type": "Normal", "reason": "Soon", "message": "m",
- "involvedObject": {"kind": "Node", "name": "n1", "uid": "n1"}, "lastTimestamp": "2025-12-31T23:50:00Z"}
-"#;
+apiVersion: v1
+kind: Event
+metadata: {name: soon}
+type: Normal
+reason: Soon
+message: m
+involvedObject: {kind: Node, name: n1, uid: n1}
+lastTimestamp: 2025-12-31T23:50:00Z
+";
 
 #[tokio::test]
 async fn kubectl_sorts_and_dates_events() {

@@ -32,17 +32,15 @@ impl TypesOfClasses {
     pub fn set(&mut self, class: &str, shape: ClassShape, memory: DiscoveredMemory) {
         let same = |one: &Shaped| one.shape == shape && one.memory == memory;
         let before = self.classes.get(class).copied();
-        let number = match self.shapes.iter().find(|(_, one)| same(one)) {
-            Some((number, _)) => *number,
-            None => {
-                self.next += 1;
-                // The types that stay as they were are those that the class had before.
-                let types = before.and_then(|before| self.shapes.get(&before));
-                let types = types.map(|before| before.types.clone()).unwrap_or_default();
-                self.shapes.insert(self.next, Shaped { shape, memory, types });
-                self.next
-            }
-        };
+        let known = self.shapes.iter().find(|(_, one)| same(one)).map(|(number, _)| *number);
+        let number = known.unwrap_or_else(|| {
+            self.next += 1;
+            // The types that stay as they were are those that the class had before.
+            let types = before.and_then(|before| self.shapes.get(&before));
+            let types = types.map(|before| before.types.clone()).unwrap_or_default();
+            self.shapes.insert(self.next, Shaped { shape, memory, types });
+            self.next
+        });
         self.classes.insert(class.to_owned(), number);
         self.drop_unused(before);
     }

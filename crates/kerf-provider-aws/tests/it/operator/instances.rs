@@ -55,7 +55,7 @@ fn an_instance_that_karpenter_launched_is_adopted() {
             })
             .await;
         world.pass(Duration::from_hours(1)).await;
-        assert_eq!(world.aws.alive(), [instance.clone()]);
+        assert_eq!(world.aws.alive(), std::slice::from_ref(&instance));
         let claims = world.claims().await;
         assert_eq!(names(&claims), ["default-k4rp7"]);
         assert_eq!(claims[0].provider_id(), format!("aws:///us-west-2a/{instance}"));

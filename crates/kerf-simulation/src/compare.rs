@@ -42,7 +42,6 @@ pub struct Comparison {
     pub seeds: u32,
     pub policies: Vec<Summary>,
     /// What is assumed, and what the figures cannot show, in sentences.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Of each policy.
     #[serde(skip)]

@@ -69,6 +69,11 @@ impl AwsClient {
         }
     }
 
+    /// Registers the metrics of calls without a client: to document them, with a registry that shows examples.
+    pub fn register_metrics(metrics: &Metrics) {
+        CallMetrics::register(metrics);
+    }
+
     /// Calls that change something go out only while this process may change something. It is looked at when a call has had its
     /// turn, which may be a minute after it was wished for.
     #[must_use]

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
     service: &'static str,
     action: &'static str,
@@ -16,7 +16,7 @@ struct Call {
     code: u16,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Action {
     service: &'static str,
     action: &'static str,
@@ -44,7 +44,7 @@ impl CallMetrics {
             waited: Family::default(),
         };
         metrics.register(|registry| {
-            let aws = registry.sub_registry_with_prefix("aws_sdk_go");
+            let mut aws = registry.sub_registry_with_prefix("aws_sdk_go");
             aws.register("request", "Requests to AWS", new.requests.clone());
             aws.register("request_attempt", "Attempts of requests to AWS", new.attempts.clone());
             let help = "Time that requests to AWS took, with all attempts";

@@ -23,6 +23,7 @@ mod transitions;
 pub mod window;
 mod writer;
 
+pub use metrics::register_all as register_all_metrics;
 pub use operator::Operator;
 pub use provisioning::snapshot_inputs;
 pub use settings::Settings;

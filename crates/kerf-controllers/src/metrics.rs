@@ -18,6 +18,7 @@ pub(crate) mod provider;
 mod scheduling;
 pub(crate) mod state;
 
+use crate::transitions;
 use disruption::DisruptionMetrics;
 use pods::PodTimes;
 use scheduling::SchedulingMetrics;
@@ -94,6 +95,14 @@ impl Cause {
     }
 }
 
+/// Registers all metrics that an operator has, whatever its provider: to document them, with a registry that shows examples.
+pub fn register_all(metrics: &Metrics) {
+    ControllerMetrics::register(metrics);
+    provider::CallMetrics::register(metrics);
+    transitions::measured(metrics);
+    metrics.register(|registry| registry.register_collector(|_| state::Examples));
+}
+
 impl ControllerMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
         let new = Self {
@@ -121,7 +130,7 @@ impl ControllerMetrics {
             static_nodes: Family::default(),
         };
         metrics.register(|registry| {
-            let claims = registry.sub_registry_with_prefix("karpenter_nodeclaims");
+            let mut claims = registry.sub_registry_with_prefix("karpenter_nodeclaims");
             claims.register("created", "NodeClaims created", new.created.clone());
             claims.register("terminated", "NodeClaims terminated", new.terminated.clone());
             claims.register(
@@ -144,7 +153,7 @@ impl ControllerMetrics {
                 "Time from the deletion of a NodeClaim until its finalizer was removed",
                 new.claim_termination.clone(),
             );
-            let nodes = registry.sub_registry_with_prefix("karpenter_nodes");
+            let mut nodes = registry.sub_registry_with_prefix("karpenter_nodes");
             nodes.register("created", "Nodes registered", new.nodes_created.clone());
             nodes.register("terminated", "Nodes terminated", new.nodes_terminated.clone());
             nodes.register("drained", "Nodes drained", new.nodes_drained.clone());
@@ -158,7 +167,7 @@ impl ControllerMetrics {
                 "Time from the deletion of a Node until its finalizer was removed",
                 new.nodes_termination.clone(),
             );
-            let pools = registry.sub_registry_with_prefix("karpenter_nodepools");
+            let mut pools = registry.sub_registry_with_prefix("karpenter_nodepools");
             pools.register(
                 "replicas",
                 "Nodes that a static NodePool keeps (spec.replicas)",
@@ -174,7 +183,7 @@ impl ControllerMetrics {
                 "Launched NodeClaims whose price is not known",
                 new.cost_errors.clone(),
             );
-            let pods = registry.sub_registry_with_prefix("karpenter_pods");
+            let mut pods = registry.sub_registry_with_prefix("karpenter_pods");
             pods.register(
                 "disruption_initiated",
                 "Pods on nodes whose deletion the operator initiated",
@@ -288,21 +297,21 @@ impl ControllerMetrics {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Created {
     reason: String,
     nodepool: String,
     min_values_relaxed: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Terminated {
     nodepool: String,
     capacity_type: String,
     zone: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Disrupted {
     reason: String,
     nodepool: String,
@@ -311,7 +320,7 @@ struct Disrupted {
     termination_mode: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Unhealthy {
     condition: String,
     nodepool: String,
@@ -319,23 +328,23 @@ struct Unhealthy {
     image_id: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolAndZone {
     nodepool: String,
     zone: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Pool {
     nodepool: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Code {
     code: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DrainReason {
     reason: String,
 }

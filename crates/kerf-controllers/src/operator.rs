@@ -166,8 +166,8 @@ pub async fn run(
     });
     operator.window.open(&context);
     if context.settings.observability {
-        let state = Box::new(State(Arc::downgrade(&context)));
-        operator.metrics.register(|registry| registry.register_collector(state));
+        let state = State(Arc::downgrade(&context));
+        operator.metrics.register(|registry| registry.register_collector(|_| state));
     }
     let mut parts = Parts { tasks: JoinSet::new(), stop: stop.clone() };
     parts.start("events", publisher);

@@ -14,14 +14,11 @@ use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodePool, conditions::Conditioned, labels};
 use kerf_cluster::{Change, Delta};
 use kerf_runtime::{
-    Clock, Metrics,
+    Clock, Metrics, Registrar,
     events::{Notice, Recorder, Severity},
 };
 use kube::{Resource, ResourceExt};
-use prometheus_client::{
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
-    registry::Registry,
-};
+use prometheus_client::metrics::{counter::Counter, family::Family, histogram::Histogram};
 
 /// Sees every change. It reports changes only while this operator leads, because other replicas see them too.
 #[derive(Clone, Debug)]
@@ -39,7 +36,7 @@ pub(crate) struct Transitions {
 
 /// What is measured of one kind.
 #[derive(Clone, Debug)]
-struct Measured {
+pub(crate) struct Measured {
     seconds: Family<Labels, Histogram>,
     total: Family<Labels, Counter>,
     termination: Family<Labels, Histogram>,
@@ -64,23 +61,17 @@ impl Transitions {
         recorder: Recorder,
         class_labels: Vec<String>,
     ) -> Self {
-        let new = Self {
+        let [claims, pools, nodes, any] = measured(metrics);
+        Self {
             leading: Arc::default(),
             clock,
             recorder,
             class_labels: class_labels.into(),
-            claims: Measured::new(|| Histogram::new(doubling())),
-            pools: Measured::new(|| Histogram::new(doubling())),
-            nodes: Measured::new(|| Histogram::new(doubling())),
-            any: Measured::new(|| Histogram::new(DEFAULT_BUCKETS)),
-        };
-        metrics.register(|registry| {
-            new.claims.register(registry.sub_registry_with_prefix("operator_nodeclaim"));
-            new.pools.register(registry.sub_registry_with_prefix("operator_nodepool"));
-            new.nodes.register(registry.sub_registry_with_prefix("operator_node"));
-            new.any.register(registry.sub_registry_with_prefix("operator"));
-        });
-        new
+            claims,
+            pools,
+            nodes,
+            any,
+        }
     }
 
     /// From now on this operator leads.
@@ -188,6 +179,25 @@ fn transition(now: &Said<'_>, old: &str) -> String {
     text
 }
 
+/// What is measured of claims, pools, nodes, and claims and pools together.
+pub(crate) fn measured(metrics: &Metrics) -> [Measured; 4] {
+    let kinds: [(_, &[&str], fn() -> Histogram); 4] = [
+        ("operator_nodeclaim", &[OF_POOL], || Histogram::new(doubling())),
+        ("operator_nodepool", &[], || Histogram::new(doubling())),
+        ("operator_node", &[OF_POOL, "karpenter_sh_initialized"], || Histogram::new(doubling())),
+        ("operator", &["group", "kind"], || Histogram::new(DEFAULT_BUCKETS)),
+    ];
+    kinds.map(|(prefix, labels, histogram)| {
+        let kind = Measured::new(histogram);
+        metrics.register(|registry| {
+            kind.register(&mut registry.sub_registry_with_prefix(prefix), labels)
+        });
+        kind
+    })
+}
+
+const OF_POOL: &str = "karpenter_sh_nodepool";
+
 impl Measured {
     fn new(histogram: fn() -> Histogram) -> Self {
         Self {
@@ -197,20 +207,24 @@ impl Measured {
         }
     }
 
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
+    /// `own` are the labels of all series of the kind.
+    fn register(&self, registry: &mut Registrar<'_>, own: &[&str]) {
+        registry.register_with_labels(
             "status_condition_transition_seconds",
             "Time that a condition had a status before it got another",
+            &[&["type", "status"], own].concat(),
             self.seconds.clone(),
         );
-        registry.register(
+        registry.register_with_labels(
             "status_condition_transitions",
             "Changes of conditions",
+            &[&["type", "status", "reason"], own].concat(),
             self.total.clone(),
         );
-        registry.register(
+        registry.register_with_labels(
             "termination_duration_seconds",
             "Time from the deletion of an object until it was gone",
+            own,
             self.termination.clone(),
         );
     }

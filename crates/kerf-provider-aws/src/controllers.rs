@@ -2,7 +2,7 @@
 
 mod affected;
 mod collection;
-mod interruption;
+pub(crate) mod interruption;
 mod joining;
 mod memory;
 mod node_class;

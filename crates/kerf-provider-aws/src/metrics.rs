@@ -25,7 +25,7 @@ pub(crate) struct CloudMetrics {
 }
 
 /// Of an offering, not of a claim: one answer can refuse many.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct LaunchFailure {
     pub(crate) zone: String,
     pub(crate) zone_id: String,
@@ -33,7 +33,7 @@ pub(crate) struct LaunchFailure {
     pub(crate) reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Place {
     zone: String,
     zone_id: String,
@@ -45,7 +45,7 @@ pub(crate) struct BatchMetrics {
     size: Family<Batcher, Histogram>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Batcher {
     batcher: &'static str,
 }
@@ -81,8 +81,20 @@ impl CloudMetrics {
 
     /// Once in a process.
     pub(crate) fn register(&self, metrics: &Metrics, offers: &Arc<Offers>) {
+        self.register_counts(metrics);
+        let ages = Ages(Some(Arc::clone(offers)));
+        metrics.register(|registry| registry.register_collector(|_| ages));
+    }
+
+    /// All of them without a cloud: to document them, with a registry that shows examples.
+    pub(crate) fn register_examples(metrics: &Metrics) {
+        Self::new().register_counts(metrics);
+        metrics.register(|registry| registry.register_collector(|_| Ages(None)));
+    }
+
+    fn register_counts(&self, metrics: &Metrics) {
         metrics.register(|registry| {
-            let provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
+            let mut provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
             let help = "Offerings that an answer to a launch refused";
             let failures = self.launch_failures.clone();
             provider.register("instance_launch_failures", help, failures);
@@ -93,7 +105,6 @@ impl CloudMetrics {
             provider.register("batcher_batch_time_seconds", help, self.batches.time.clone());
             let help = "Calls that were made as one";
             provider.register("batcher_batch_size", help, self.batches.size.clone());
-            registry.register_collector(Box::new(Ages(Arc::clone(offers))));
         });
     }
 
@@ -110,14 +121,15 @@ impl CloudMetrics {
 
 /// How long ago prices were read, at the moment of a scrape.
 #[derive(Debug)]
-struct Ages(Arc<Offers>);
+struct Ages(Option<Arc<Offers>>);
 
 impl Collector for Ages {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let name = "kerf_aws_prices_age_seconds";
         let help = "Time since prices were last read from AWS";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (capacity_type, age) in self.0.ages_of_prices() {
+        let ages = self.0.as_ref().map_or([("", None); 2], |offers| offers.ages_of_prices());
+        for (capacity_type, age) in ages {
             let age = ConstGauge::new(age.map_or(f64::INFINITY, |age| age.as_secs_f64()));
             age.encode(family.encode_family(&[("capacity_type", capacity_type)])?)?;
         }

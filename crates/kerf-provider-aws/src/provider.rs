@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use kerf_api::crd::Additions;
 use kerf_aws_api::{GROUP, KIND, PLURAL, VERSION, additions};
+use kerf_aws_client::AwsClient;
 use kerf_provider::{
     BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, NodeClassKind, Provider,
     rbac::{Rule, Scope},
 };
+use kerf_runtime::Metrics;
 
 use crate::{
     connection::Connection,
+    controllers::interruption,
+    metrics::CloudMetrics,
     offline::{OfflineCatalogue, catalogue},
     options::{self, Options},
     start::Start,
@@ -92,6 +96,12 @@ impl Provider for Aws {
 
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError> {
         Ok(Box::new(OfflineCatalogue::new(&Options::read(flags)?)?))
+    }
+
+    fn register_metrics(&self, metrics: &Metrics) {
+        AwsClient::register_metrics(metrics);
+        CloudMetrics::register_examples(metrics);
+        interruption::register_metrics(metrics);
     }
 
     fn connect(&self, with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError> {

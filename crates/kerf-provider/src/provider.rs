@@ -40,6 +40,9 @@ pub trait Provider: Send + Sync {
     /// What it knows of its instance types without a cloud, for `kerf plan` and `kerf explain`.
     fn catalogue(&self, flags: &FlagValues) -> Result<Box<dyn Catalogue>, BoxError>;
 
+    /// Registers all metrics that it would have at work: to document them, with a registry that shows examples.
+    fn register_metrics(&self, _metrics: &Metrics) {}
+
     /// The provider at work. Whatever takes a network belongs into [`CloudProvider::start`].
     fn connect(&self, with: Connect<'_>) -> Result<Arc<dyn CloudProvider>, BoxError>;
 }

@@ -414,6 +414,11 @@ impl Observed {
     }
 }
 
+/// Registers the metrics of an election without one: to document them, with a registry that shows examples.
+pub fn register_metrics(metrics: &Metrics) {
+    ElectionMetrics::register(metrics, "");
+}
+
 #[derive(Debug)]
 struct ElectionMetrics {
     leading: Gauge,

@@ -23,7 +23,7 @@ pub use compute::compute;
 pub use fence::{Fence, WriteRefused};
 pub use jitter::Jitter;
 pub use metrics::{
-    Metrics,
+    Example, Metrics, Registrar,
     work::{WorkMetrics, current_controller},
 };
 pub use patch::Lock;

@@ -10,20 +10,24 @@ use tracing::debug;
 
 use text::PrometheusText;
 
+pub use registrar::{Example, Registrar};
+
 mod process;
+mod registrar;
 mod text;
 pub(crate) mod work;
 
 /// The metrics of this process; every clone is the same registry.
 #[derive(Clone, Debug)]
-pub struct Metrics(Arc<Mutex<Registry>>);
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    /// Whether a family without a series is shown by an example of one.
+    examples: bool,
+}
 
 impl Default for Metrics {
-    /// A registry that holds the standard `process_*` metrics already.
     fn default() -> Self {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(process::Process));
-        Self(Arc::new(Mutex::new(registry)))
+        Self::new(false)
     }
 }
 
@@ -31,9 +35,22 @@ impl Metrics {
     /// The media type of [`Metrics::text`].
     pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+    /// For documentation: every family that is registered is shown with its labels, whether it counted something or not.
+    pub fn with_examples() -> Self {
+        Self::new(true)
+    }
+
+    /// A registry that holds the standard `process_*` metrics already.
+    fn new(examples: bool) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(process::Process));
+        Self { registry: Arc::new(Mutex::new(registry)), examples }
+    }
+
     /// Adds metrics. Counters are registered without their `_total`: encoding adds it.
-    pub fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
-        add(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn register<T>(&self, add: impl FnOnce(&mut Registrar<'_>) -> T) -> T {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        add(&mut Registrar::new(&mut registry, self.examples))
     }
 
     /// All metrics in the Prometheus text format, which every scraper reads whatever it asks for.
@@ -50,7 +67,10 @@ impl Metrics {
     /// ends it.
     pub fn write(&self, send: impl FnMut(String) -> fmt::Result) {
         let mut text = PrometheusText::new(send);
-        let encoded = self.register(|registry| encode(&mut text, registry));
+        let encoded = {
+            let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            encode(&mut text, &registry)
+        };
         if encoded.and_then(|()| text.finish()).is_err() {
             debug!("a scrape was cut short");
         }
@@ -60,11 +80,14 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
+    use prometheus_client::{
+        encoding::EncodeLabelSet,
+        metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    };
 
     #[test]
     fn counters_carry_their_suffix_in_help_and_type_too() {
-        let metrics = Metrics(Arc::default());
+        let metrics = Metrics { registry: Arc::default(), examples: false };
         metrics.register(|registry| {
             let pods = Counter::<u64>::default();
             pods.inc_by(3);
@@ -91,6 +114,35 @@ mod tests {
              solve_seconds_count 1\n\
              solve_seconds_bucket{le=\"0.5\"} 1\n\
              solve_seconds_bucket{le=\"+Inf\"} 1\n"
+        );
+    }
+
+    #[test]
+    fn a_family_without_a_series_is_shown_by_an_example_where_that_is_asked_for() {
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+        struct Place {
+            zone: String,
+            code: u16,
+        }
+        let text = |examples| {
+            let metrics = Metrics { registry: Arc::default(), examples };
+            metrics.register(|registry| {
+                let mut nodes = registry.sub_registry_with_prefix("nodes");
+                nodes.register("lost", "Nodes lost", Family::<Place, Counter>::default());
+                let conditions = Family::<Vec<(String, String)>, Gauge>::default();
+                nodes.register_with_labels("conditions", "Conditions", &["type"], conditions);
+            });
+            metrics.text()
+        };
+        assert_eq!(text(false), "");
+        assert_eq!(
+            text(true),
+            "# HELP nodes_lost_total Nodes lost.\n\
+             # TYPE nodes_lost_total counter\n\
+             nodes_lost_total{zone=\"\",code=\"0\"} 0\n\
+             # HELP nodes_conditions Conditions.\n\
+             # TYPE nodes_conditions gauge\n\
+             nodes_conditions{type=\"\"} 0\n"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! What the charts say about Kerf is what Kerf says: the definitions, a value for every flag, the rights.
 //!
-//! After a change, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_CHARTS`).
+//! After a change, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_GENERATED`).
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 mod settings;
@@ -22,7 +22,7 @@ const GENERATED: &str = "# Written by `cargo xtask generate`.\n";
 #[test]
 fn the_charts_are_generated_from_what_kerf_is() {
     let charts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts");
-    let write = std::env::var_os("KERF_WRITE_CHARTS").is_some();
+    let write = std::env::var_os("KERF_WRITE_GENERATED").is_some();
     let mut stale = Vec::new();
     for (path, wanted) in generated(&charts) {
         let file = charts.join(&path);

@@ -9,6 +9,8 @@ mod columns;
 mod crds;
 #[cfg(feature = "simulate")]
 mod demo;
+#[cfg(all(test, feature = "aws"))]
+mod documentation;
 mod exit;
 mod explain;
 mod output;

@@ -33,6 +33,8 @@ use crate::{
     exit,
 };
 use endpoints::Endpoints;
+#[cfg(all(test, feature = "aws"))]
+pub(crate) use endpoints::register_build_info;
 
 mod endpoints;
 mod schemas;

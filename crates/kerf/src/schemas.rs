@@ -1,6 +1,6 @@
 //! The JSON schemas in docs/schemas are those of what the commands print.
 //!
-//! After a change, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_CHARTS`).
+//! After a change, `cargo xtask generate` writes them anew (by setting `KERF_WRITE_GENERATED`).
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -18,7 +18,7 @@ use crate::{
 #[test]
 fn the_schemas_are_those_of_the_answers() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
-    let write = std::env::var_os("KERF_WRITE_CHARTS").is_some();
+    let write = std::env::var_os("KERF_WRITE_GENERATED").is_some();
     let schemas: BTreeMap<String, String> = [
         schema::<PlanReport>(),
         schema::<DisruptionReport>(),

@@ -49,7 +49,7 @@ impl DisruptionMetrics {
             new.timeouts.get_or_create(&OfType::of(method)).inc_by(0);
         }
         metrics.register(|registry| {
-            let voluntary = registry.sub_registry_with_prefix("karpenter_voluntary_disruption");
+            let mut voluntary = registry.sub_registry_with_prefix("karpenter_voluntary_disruption");
             voluntary.register(
                 "decision_evaluation_duration_seconds",
                 "Time that it took to decide",
@@ -81,7 +81,7 @@ impl DisruptionMetrics {
                 "Replacements that were not ready when their command was rolled back",
                 new.queue_failures.clone(),
             );
-            let pools = registry.sub_registry_with_prefix("karpenter_nodepools");
+            let mut pools = registry.sub_registry_with_prefix("karpenter_nodepools");
             pools.register(
                 "allowed_disruptions",
                 "Nodes of the NodePool that its budgets allow to be disrupted at once",
@@ -92,7 +92,7 @@ impl DisruptionMetrics {
                 "Nodes of the NodePool that count against its budgets",
                 new.consuming.clone(),
             );
-            let consolidation = registry.sub_registry_with_prefix("karpenter_consolidation");
+            let mut consolidation = registry.sub_registry_with_prefix("karpenter_consolidation");
             consolidation.register("score", "Scores under the policy Balanced", new.scores.clone());
             consolidation.register("moves", "Consolidations judged", new.moves.clone());
             consolidation.register(
@@ -199,13 +199,13 @@ impl DisruptionMetrics {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Evaluated {
     reason: String,
     consolidation_type: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Decided {
     decision: String,
     reason: String,
@@ -222,7 +222,7 @@ impl Decided {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DecidedForPool {
     nodepool: String,
     decision: String,
@@ -230,12 +230,12 @@ struct DecidedForPool {
     consolidation_type: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfReason {
     reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfType {
     consolidation_type: String,
 }
@@ -246,18 +246,18 @@ impl OfType {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfPoolAndReason {
     nodepool: String,
     reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfPool {
     nodepool: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Move {
     decision: String,
     nodepool: String,

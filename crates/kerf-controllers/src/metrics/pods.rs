@@ -59,7 +59,7 @@ impl PodTimes {
             provisioning_startup: histogram(),
         };
         metrics.register(|registry| {
-            let pods = registry.sub_registry_with_prefix("karpenter_pods");
+            let mut pods = registry.sub_registry_with_prefix("karpenter_pods");
             for (name, help, histogram) in [
                 (
                     "scheduling_decision_duration_seconds",

@@ -19,26 +19,35 @@ use tokio::{sync::watch, time::Instant};
 pub(crate) struct GuardedProvider {
     inner: Arc<dyn CloudProvider>,
     fence: Fence,
+    calls: CallMetrics,
+}
+
+#[derive(Debug)]
+pub(crate) struct CallMetrics {
     duration: Family<Called, Histogram>,
     errors: Family<Failed, Counter>,
 }
 
-impl GuardedProvider {
-    pub(crate) fn register(metrics: &Metrics, inner: Arc<dyn CloudProvider>, fence: Fence) -> Self {
+impl CallMetrics {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let new = Self {
-            inner,
-            fence,
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             errors: Family::default(),
         };
         metrics.register(|registry| {
-            let provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
+            let mut provider = registry.sub_registry_with_prefix("karpenter_cloudprovider");
             let help = "Time that calls of the cloud provider took";
             provider.register("duration_seconds", help, new.duration.clone());
             let help = "Calls of the cloud provider that failed";
             provider.register("errors", help, new.errors.clone());
         });
         new
+    }
+}
+
+impl GuardedProvider {
+    pub(crate) fn register(metrics: &Metrics, inner: Arc<dyn CloudProvider>, fence: Fence) -> Self {
+        Self { inner, fence, calls: CallMetrics::register(metrics) }
     }
 
     /// Calls only what may be called now.
@@ -59,10 +68,10 @@ impl GuardedProvider {
         let begin = Instant::now();
         let result = call.await;
         let called = Called { controller, method, provider };
-        self.duration.get_or_create(&called).observe(begin.elapsed().as_secs_f64());
+        self.calls.duration.get_or_create(&called).observe(begin.elapsed().as_secs_f64());
         if let Err(error) = &result {
             let failed = Failed { controller, method, provider, error: kind(error) };
-            self.errors.get_or_create(&failed).inc();
+            self.calls.errors.get_or_create(&failed).inc();
         }
         result
     }
@@ -160,14 +169,14 @@ impl fmt::Debug for GuardedProvider {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Called {
     controller: &'static str,
     method: &'static str,
     provider: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Failed {
     controller: &'static str,
     method: &'static str,

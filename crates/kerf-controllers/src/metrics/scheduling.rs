@@ -48,7 +48,7 @@ impl SchedulingMetrics {
             passes: Arc::default(),
         };
         metrics.register(|registry| {
-            let scheduler = registry.sub_registry_with_prefix("karpenter_scheduler");
+            let mut scheduler = registry.sub_registry_with_prefix("karpenter_scheduler");
             let help = "Time to plan for all pods that need a place";
             scheduler.register("scheduling_duration_seconds", help, new.duration.clone());
             scheduler.register("queue_depth", "Pods in the last plan", new.queue_depth.clone());
@@ -169,18 +169,18 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Controller {
     controller: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Planning {
     controller: &'static str,
     scheduling_id: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InZone {
     controller: &'static str,
     zone: String,

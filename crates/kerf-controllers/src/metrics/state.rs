@@ -113,8 +113,8 @@ type Series = Vec<(Labels, f64)>;
 
 impl Gauges {
     /// A gauge without a value is there all the same: who looks for its name finds it.
-    fn declare(&mut self, all: &[(&'static str, &'static str)]) {
-        for (name, help) in all {
+    fn declare(&mut self, all: &[(&'static str, &'static str, &'static str)]) {
+        for (name, help, _) in all {
             self.0.insert(name, (help, Vec::new()));
         }
     }
@@ -124,69 +124,171 @@ impl Gauges {
     }
 }
 
-/// Every gauge of this file.
-const DECLARED: [(&str, &str); 38] = [
-    ("karpenter_nodes_allocatable", "Resources that nodes have for pods"),
-    ("karpenter_nodes_total_pod_requests", "Requests of the pods on nodes"),
-    ("karpenter_nodes_total_pod_limits", "Limits of the pods on nodes"),
-    ("karpenter_nodes_total_daemon_requests", "Requests of the pods of DaemonSets on nodes"),
-    ("karpenter_nodes_total_daemon_limits", "Limits of the pods of DaemonSets on nodes"),
-    ("karpenter_nodes_system_overhead", "Capacity of nodes that is not allocatable to pods"),
-    ("karpenter_nodes_current_lifetime_seconds", "Age of nodes"),
-    ("karpenter_cluster_utilization_percent", "Requests of pods in percent of allocatable"),
-    ("karpenter_nodepools_limit", "Limits of NodePools"),
-    ("karpenter_nodepools_usage", "Resources of the nodes of NodePools"),
-    ("karpenter_nodepools_cost_total", "Price per hour of the nodes of NodePools"),
-    ("karpenter_cluster_state_node_count", "Nodes in the cluster state"),
-    ("karpenter_cluster_state_synced", "Whether every claim has its instance"),
+const POD: &str = "name namespace";
+const NODE: &str = "node_name nodepool managed phase arch capacity_type instance_type os region windows_build zone";
+const NODE_RESOURCE: &str = "node_name nodepool managed phase arch capacity_type instance_type os region windows_build zone resource_type";
+
+/// Every gauge of this file: its name, what it means, and its labels. Those of the provider come on top: its own well-known labels
+/// on nodes, and that of the NodeClass on conditions.
+const DECLARED: [(&str, &str, &str); 38] = [
+    ("karpenter_nodes_allocatable", "Resources that nodes have for pods", NODE_RESOURCE),
+    ("karpenter_nodes_total_pod_requests", "Requests of the pods on nodes", NODE_RESOURCE),
+    ("karpenter_nodes_total_pod_limits", "Limits of the pods on nodes", NODE_RESOURCE),
+    (
+        "karpenter_nodes_total_daemon_requests",
+        "Requests of the pods of DaemonSets on nodes",
+        NODE_RESOURCE,
+    ),
+    (
+        "karpenter_nodes_total_daemon_limits",
+        "Limits of the pods of DaemonSets on nodes",
+        NODE_RESOURCE,
+    ),
+    (
+        "karpenter_nodes_system_overhead",
+        "Capacity of nodes that is not allocatable to pods",
+        NODE_RESOURCE,
+    ),
+    ("karpenter_nodes_current_lifetime_seconds", "Age of nodes", NODE),
+    (
+        "karpenter_cluster_utilization_percent",
+        "Requests of pods in percent of allocatable",
+        "resource_type",
+    ),
+    ("karpenter_nodepools_limit", "Limits of NodePools", "nodepool resource_type"),
+    ("karpenter_nodepools_usage", "Resources of the nodes of NodePools", "nodepool resource_type"),
+    ("karpenter_nodepools_cost_total", "Price per hour of the nodes of NodePools", "nodepool"),
+    ("karpenter_cluster_state_node_count", "Nodes in the cluster state", ""),
+    ("karpenter_cluster_state_synced", "Whether every claim has its instance", ""),
     (
         "karpenter_cluster_state_unsynced_time_seconds",
         "Age of the oldest claim without an instance",
+        "",
     ),
-    ("karpenter_cluster_state_unreadable_objects", "Objects that cannot be read as a whole"),
-    ("karpenter_pods_state", "State of pods"),
-    ("karpenter_pods_unbound_time_seconds", "Age of pods that have no node"),
-    ("karpenter_pods_unstarted_time_seconds", "Age of pods that do not run"),
+    (
+        "karpenter_cluster_state_unreadable_objects",
+        "Objects that cannot be read as a whole",
+        "kind",
+    ),
+    (
+        "karpenter_pods_state",
+        "State of pods",
+        "name namespace owner node scheduled nodepool zone arch capacity_type instance_type phase ready managed",
+    ),
+    ("karpenter_pods_unbound_time_seconds", "Age of pods that have no node", POD),
+    ("karpenter_pods_unstarted_time_seconds", "Age of pods that do not run", POD),
     (
         "karpenter_pods_provisioning_unbound_time_seconds",
         "Time since a plan placed a pod that is not bound",
+        POD,
     ),
     (
         "karpenter_pods_provisioning_unstarted_time_seconds",
         "Time since a plan placed a pod that does not run",
+        POD,
     ),
     (
         "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
         "Time for which pods have waited for a first decision",
+        POD,
     ),
-    ("karpenter_scheduler_unfinished_work_seconds", "Time that the plan under way has taken"),
+    (
+        "karpenter_scheduler_unfinished_work_seconds",
+        "Time that the plan under way has taken",
+        "controller scheduling_id",
+    ),
     (
         "karpenter_cloudprovider_instance_type_offering_price_estimate",
         "Price per hour of an offering",
+        "instance_type capacity_type zone",
     ),
     (
         "karpenter_cloudprovider_instance_type_offering_available",
         "Whether an offering is available",
+        "instance_type capacity_type zone",
     ),
-    ("karpenter_cloudprovider_instance_type_cpu_cores", "CPUs of instance types"),
-    ("karpenter_cloudprovider_instance_type_memory_bytes", "Memory of instance types"),
-    ("operator_nodeclaim_status_condition_count", "Conditions of NodeClaims"),
-    ("operator_nodeclaim_status_condition_current_status_seconds", "Age of conditions"),
-    ("operator_nodeclaim_termination_current_time_seconds", "Time since deletion"),
-    ("operator_nodepool_status_condition_count", "Conditions of NodePools"),
-    ("operator_nodepool_status_condition_current_status_seconds", "Age of conditions"),
-    ("operator_nodepool_termination_current_time_seconds", "Time since deletion"),
-    ("operator_node_status_condition_count", "Conditions of Nodes"),
-    ("operator_node_status_condition_current_status_seconds", "Age of conditions"),
-    ("operator_node_termination_current_time_seconds", "Time since deletion"),
-    ("operator_status_condition_count", "Conditions of NodeClaims and NodePools"),
-    ("operator_status_condition_current_status_seconds", "Age of conditions"),
-    ("operator_termination_current_time_seconds", "Time since deletion"),
+    ("karpenter_cloudprovider_instance_type_cpu_cores", "CPUs of instance types", "instance_type"),
+    (
+        "karpenter_cloudprovider_instance_type_memory_bytes",
+        "Memory of instance types",
+        "instance_type",
+    ),
+    (
+        "operator_nodeclaim_status_condition_count",
+        "Conditions of NodeClaims",
+        "name namespace karpenter_sh_nodepool type status reason",
+    ),
+    (
+        "operator_nodeclaim_status_condition_current_status_seconds",
+        "Age of conditions",
+        "name namespace karpenter_sh_nodepool type status reason",
+    ),
+    (
+        "operator_nodeclaim_termination_current_time_seconds",
+        "Time since deletion",
+        "name namespace karpenter_sh_nodepool",
+    ),
+    (
+        "operator_nodepool_status_condition_count",
+        "Conditions of NodePools",
+        "name namespace type status reason",
+    ),
+    (
+        "operator_nodepool_status_condition_current_status_seconds",
+        "Age of conditions",
+        "name namespace type status reason",
+    ),
+    ("operator_nodepool_termination_current_time_seconds", "Time since deletion", "name namespace"),
+    (
+        "operator_node_status_condition_count",
+        "Conditions of Nodes",
+        "name namespace karpenter_sh_nodepool karpenter_sh_initialized type status reason",
+    ),
+    (
+        "operator_node_status_condition_current_status_seconds",
+        "Age of conditions",
+        "name namespace karpenter_sh_nodepool karpenter_sh_initialized type status reason",
+    ),
+    (
+        "operator_node_termination_current_time_seconds",
+        "Time since deletion",
+        "name namespace karpenter_sh_nodepool karpenter_sh_initialized",
+    ),
+    (
+        "operator_status_condition_count",
+        "Conditions of NodeClaims and NodePools",
+        "name namespace group kind type status reason",
+    ),
+    (
+        "operator_status_condition_current_status_seconds",
+        "Age of conditions",
+        "name namespace group kind type status reason",
+    ),
+    (
+        "operator_termination_current_time_seconds",
+        "Time since deletion",
+        "name namespace group kind",
+    ),
 ];
+
+/// The gauges without a cluster, for documentation.
+#[derive(Debug)]
+pub(super) struct Examples;
+
+impl Collector for Examples {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, labels) in DECLARED {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            let labels: Vec<_> = labels.split_whitespace().map(|label| (label, "")).collect();
+            ConstGauge::new(0.0).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
 
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
-    DECLARED.map(|(name, _)| name).to_vec()
+    DECLARED.map(|(name, _, _)| name).to_vec()
 }
 
 /// The gauges that have a value or a few, and the names of all the others.

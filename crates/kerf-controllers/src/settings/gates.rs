@@ -56,6 +56,37 @@ pub enum GateError {
 }
 
 impl FeatureGates {
+    /// Every gate: its name, its default, and what it means that it is on.
+    pub fn described() -> [(&'static str, bool, &'static str); 6] {
+        let Self { node_repair, reserved_capacity, spot_to_spot_consolidation, static_capacity } =
+            Self::default();
+        let not_yet = "Nothing yet: accepted with a warning.";
+        [
+            (
+                "NodeRepair",
+                node_repair,
+                "Kerf replaces nodes whose conditions say that they are broken.",
+            ),
+            (
+                "ReservedCapacity",
+                reserved_capacity,
+                "Kerf uses capacity that was reserved in advance.",
+            ),
+            (
+                "SpotToSpotConsolidation",
+                spot_to_spot_consolidation,
+                "Spot nodes may be replaced by cheaper spot nodes.",
+            ),
+            (
+                "StaticCapacity",
+                static_capacity,
+                "NodePools with `replicas` have a fixed number of nodes.",
+            ),
+            ("NodeOverlay", false, not_yet),
+            ("CapacityBuffer", false, not_yet),
+        ]
+    }
+
     /// Reads `NodeRepair=true,StaticCapacity=false`; gates that are not named keep their defaults.
     pub fn parse(text: &str) -> Result<(Self, Vec<IgnoredGate>), GateError> {
         let mut gates = Self::default();
@@ -96,6 +127,12 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_gate_is_described_and_known_to_the_parser() {
+        let all = FeatureGates::described().map(|(gate, on, _)| format!("{gate}={on}"));
+        assert_eq!(FeatureGates::parse(&all.join(",")), Ok((FeatureGates::default(), Vec::new())));
+    }
 
     #[test]
     fn gates_are_read_as_karpenter_reads_them() {

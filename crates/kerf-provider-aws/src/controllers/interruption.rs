@@ -20,6 +20,7 @@ use kerf_aws_model::{
 };
 use kerf_aws_wire::sqs;
 use kerf_provider::{BoxError, ControllerContext, Registry};
+use kerf_runtime::Metrics;
 use kube::ResourceExt;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,11 @@ const WAIT: i32 = 20;
 const INDEX_AGAIN: Duration = Duration::from_secs(1);
 /// The claim of an instance that was launched in this time may not name it yet.
 const MAY_BE_UNNAMED: SignedDuration = SignedDuration::from_mins(1);
+
+/// To document them, with a registry that shows examples.
+pub(crate) fn register_metrics(metrics: &Metrics) {
+    InterruptionMetrics::register(metrics);
+}
 
 pub(crate) fn register(cloud: &Arc<AwsCloud>, registry: &mut Registry) {
     // The two tasks count in one place, which is registered by the first.

@@ -61,14 +61,14 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answer {
     code: String,
     method: String,
 }
 
 /// What a request asks for, as far as its method and path tell.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
     verb: &'static str,
     group: String,

@@ -105,7 +105,7 @@ impl WorkMetrics {
         let new = Self::default();
         let counted = &new.0;
         metrics.register(|registry| {
-            let runtime = registry.sub_registry_with_prefix("controller_runtime");
+            let mut runtime = registry.sub_registry_with_prefix("controller_runtime");
             for (name, help, counter) in [
                 ("reconcile_errors", "Reconciles that failed", &counted.errors),
                 (
@@ -125,12 +125,15 @@ impl WorkMetrics {
             runtime.register("reconcile", "Reconciles by their result", counted.reconciles.clone());
             let help = "Time that reconciles took";
             runtime.register("reconcile_time_seconds", help, counted.reconcile_time.clone());
-            let queues = registry.sub_registry_with_prefix("workqueue");
+            let mut queues = registry.sub_registry_with_prefix("workqueue");
             let help = "Time that keys waited for a worker";
             queues.register("queue_duration_seconds", help, counted.queue_time.clone());
             let help = "Time that a worker took for a key";
             queues.register("work_duration_seconds", help, counted.work_time.clone());
-            registry.register_collector(Box::new(QueueCollector(Arc::clone(&counted.queues))));
+            registry.register_collector(|example| QueueCollector {
+                queues: Arc::clone(&counted.queues),
+                example,
+            });
         });
         new
     }
@@ -199,31 +202,36 @@ impl WorkMetrics {
 
 /// Asks the queues how they stand.
 #[derive(Debug)]
-struct QueueCollector(Queues);
+struct QueueCollector {
+    queues: Queues,
+    /// Whether a queue without a name is shown as well.
+    example: bool,
+}
 
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let queues = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let queues_now: Vec<_> = queues
-            .iter()
-            .filter_map(|(workers, queue)| Some((workers, queue.upgrade()?.stats())))
-            .collect();
-        let mut gauge = |name: &str, help: &str, value: fn(&Workers, &QueueStats) -> f64| {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queues = queues.iter().filter_map(|(workers, queue)| {
+            Some((workers.controller, workers.concurrency, queue.upgrade()?.stats()))
+        });
+        let example = self.example.then(|| ("", 0, QueueStats::default()));
+        let queues_now: Vec<_> = queues.chain(example).collect();
+        let mut gauge = |name: &str, help: &str, value: fn(usize, &QueueStats) -> f64| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (workers, stats) in &queues_now {
-                let value = ConstGauge::new(value(workers, stats));
+            for (controller, workers, stats) in &queues_now {
+                let value = ConstGauge::new(value(*workers, stats));
                 if name.starts_with("workqueue") {
-                    let labels = Named::of(workers.controller);
+                    let labels = Named::of(controller);
                     value.encode(family.encode_family(&labels)?)?;
                 } else {
-                    let labels = Controller { controller: workers.controller };
+                    let labels = Controller { controller };
                     value.encode(family.encode_family(&labels)?)?;
                 }
             }
             Ok::<(), fmt::Error>(())
         };
         gauge("controller_runtime_max_concurrent_reconciles", "Workers", |workers, _| {
-            count(workers.concurrency)
+            count(workers)
         })?;
         gauge("controller_runtime_active_workers", "Workers that are reconciling", |_, it| {
             count(it.running.len())
@@ -239,8 +247,8 @@ impl Collector for QueueCollector {
         })?;
         let mut counter = |name: &str, help: &str, value: fn(&QueueStats) -> u64| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (workers, stats) in &queues_now {
-                let labels = Named::of(workers.controller);
+            for (controller, _, stats) in &queues_now {
+                let labels = Named::of(controller);
                 ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)?;
             }
             Ok::<(), fmt::Error>(())
@@ -255,18 +263,18 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Controller {
     controller: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reconciled {
     controller: &'static str,
     result: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Named {
     name: &'static str,
     controller: &'static str,

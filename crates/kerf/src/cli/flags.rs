@@ -1,7 +1,8 @@
 //! Every flag of `kerf run`, with its environment variable and default; those of a provider stand with it.
 //!
 //! The names are those of Karpenter, so that a deployment made for it starts. The four consolidation
-//! controls, `--log-format`, the addresses, `--dashboard-port` and `--disable-pod-metrics` are Kerf's own. docs/configuration.md tells the same; a test compares them.
+//! controls, `--log-format`, the addresses, `--dashboard-port` and `--disable-pod-metrics` are Kerf's own. docs/configuration.md is
+//! generated from them.
 
 use kerf_provider::Flag;
 

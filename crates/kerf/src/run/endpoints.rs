@@ -136,7 +136,7 @@ async fn listen(
 }
 
 /// Under the name that dashboards know. There is no Go version to tell: an absent label reads as empty.
-fn register_build_info(metrics: &Metrics) {
+pub(crate) fn register_build_info(metrics: &Metrics) {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

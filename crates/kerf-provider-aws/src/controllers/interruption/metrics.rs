@@ -15,12 +15,12 @@ use prometheus_client::{
 /// The message type of what cannot be read. Karpenter does not count it.
 const MALFORMED: &str = "malformed";
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Received {
     message_type: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Unhealthy {
     category: &'static str,
 }
@@ -42,7 +42,7 @@ impl InterruptionMetrics {
             unhealthy: Family::default(),
         };
         metrics.register(|registry| {
-            let interruption = registry.sub_registry_with_prefix("karpenter_interruption");
+            let mut interruption = registry.sub_registry_with_prefix("karpenter_interruption");
             let help = "Messages of the interruption queue that were received";
             interruption.register("received_messages", help, new.received.clone());
             let help = "Messages of the interruption queue that were deleted";

@@ -2,6 +2,7 @@
 //! letter on a real control plane.
 
 mod install;
+pub(crate) mod rules;
 
 use std::process::Command;
 

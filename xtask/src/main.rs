@@ -7,6 +7,7 @@ mod cache;
 mod cargo;
 mod charts;
 mod control_plane;
+mod dist;
 mod generate;
 mod page;
 mod python;
@@ -39,6 +40,10 @@ enum Command {
         #[arg(long)]
         kerf: Option<String>,
     },
+    /// Check and try out the alerts of the chart, and rules made for Karpenter, with promtool
+    Rules,
+    /// Build a release: static binaries, archives, an image, an SBOM and checksums
+    Dist(dist::Dist),
     /// Cause failures of production, and count violations of what must always hold
     #[command(subcommand)]
     Attack(attack::Command),
@@ -67,6 +72,8 @@ async fn main() -> ExitCode {
         Command::Charts { kerf } => {
             charts::run(kerf).await.and_then(|done| done.or_say("the charts"))
         }
+        Command::Rules => charts::rules::run().and_then(|done| done.or_say("the rules")),
+        Command::Dist(dist) => dist::run(&dist),
         Command::Attack(command) => attack::run(command).await,
         Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),

@@ -31,13 +31,22 @@ const IN_SNAKE_CASE: [&str; 2] =
 /// What else is written in CamelCase.
 const NO_REASONS: [(&str, &str); 8] = [
     ("a kind", "Connection Index Node NodeClaim NodePool Operator State"),
-    ("a feature gate", "CapacityBuffer NodeOverlay NodeRepair ReservedCapacity SpotToSpotConsolidation StaticCapacity"),
-    ("a call of a provider", "Create Delete Get GetInstanceTypes IsDrifted Lead List Registering Start"),
+    (
+        "a feature gate",
+        "CapacityBuffer NodeOverlay NodeRepair ReservedCapacity SpotToSpotConsolidation StaticCapacity",
+    ),
+    (
+        "a call of a provider",
+        "Create Delete Get GetInstanceTypes IsDrifted Lead List Registering Start",
+    ),
     (
         "the label `error` of a metric",
         "NodeClaimNotFoundError NodeClassNotFoundError NodeClassNotReadyError NotLeadingError ThrottledError UnauthorizedError",
     ),
-    ("a value of Kubernetes' own fields", "DoNotSchedule False Honor Ignore Pending ScheduleAnyway True Unknown"),
+    (
+        "a value of Kubernetes' own fields",
+        "DoNotSchedule False Honor Ignore Pending ScheduleAnyway True Unknown",
+    ),
     ("a policy or method", "Balanced Consolidation Drift Emptiness Expired"),
     ("a status check of EC2", "EventStatus InstanceStatus SystemStatus"),
     ("another name of a call or answer", "InvalidUserData"),

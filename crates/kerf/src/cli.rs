@@ -1,12 +1,17 @@
 //! The command line.
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{
     Arg, ArgMatches,
     builder::PossibleValuesParser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use clap_complete::Shell;
 #[cfg(feature = "simulate")]
 use kerf_api::GoDuration;
 use kerf_provider::{Flag, FlagKind as Kind, Provider};
@@ -51,6 +56,9 @@ pub(crate) enum Command {
     Crds(&'static dyn Provider),
     #[cfg(feature = "aws")]
     Aws(AwsCommand),
+    Version(Format),
+    Completions(Shell),
+    Man(PathBuf),
 }
 
 /// Why there is nothing to do.
@@ -78,7 +86,13 @@ fn output(formats: &'static [&'static str], help: &'static str) -> Arg {
 
 /// The revision that this binary was built from, where the build says it.
 pub(crate) const COMMIT: Option<&str> = option_env!("KERF_COMMIT");
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// That of the release, where the build says it.
+pub(crate) const VERSION: &str = match option_env!("KERF_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+/// What kubectl looks for when it is asked for `kubectl kerf`.
+const PLUGIN: &str = "kubectl-kerf";
 
 /// Reads the command line, and for `run`, `plan`, `explain` and `crds` the environment.
 pub(crate) fn parse(
@@ -92,7 +106,12 @@ pub(crate) fn parse(
     } else {
         format!("kerf {subcommand} --help for all flags")
     };
-    let matches = command().try_get_matches_from(arguments);
+    let program = arguments.first().map(|path| Path::new(path).file_name().unwrap_or_default());
+    let mut command = command();
+    if program.is_some_and(|program| program == PLUGIN) {
+        command = command.bin_name("kubectl kerf");
+    }
+    let matches = command.try_get_matches_from(arguments);
     let matches = matches.map_err(|error| Refused::from_clap(error, &help))?;
     match matches.subcommand() {
         Some(("run", flags)) => Ok(Command::Run(Box::new(Options::read(flags, variable)?))),
@@ -109,6 +128,14 @@ pub(crate) fn parse(
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         #[cfg(feature = "aws")]
         Some(("aws", commands)) => Ok(Command::Aws(AwsCommand::read(commands)?)),
+        Some(("version", flags)) => Ok(Command::Version(plan::format(flags))),
+        Some(("completions", flags)) => match flags.get_one("shell") {
+            Some(shell) => Ok(Command::Completions(*shell)),
+            None => Err(Refused::Usage("a shell is missing; see kerf completions --help".into())),
+        },
+        Some(("man", flags)) => {
+            Ok(Command::Man(flags.get_one("directory").cloned().unwrap_or_default()))
+        }
         Some((_, flags)) => Ok(Command::Crds(Values { matches: flags, variable }.provider()?)),
         None => Err(Refused::Usage("a command is missing; see kerf --help".to_owned())),
     }
@@ -133,7 +160,7 @@ impl Refused {
     }
 }
 
-fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     let version = match COMMIT {
         Some(commit) => format!("{VERSION} ({commit})"),
         None => VERSION.to_owned(),
@@ -163,6 +190,31 @@ fn command() -> clap::Command {
             .args_override_self(true)
             .arg(argument(&flags::PROVIDER)),
     )
+    .subcommands(of_the_binary())
+}
+
+/// What a binary says about itself.
+fn of_the_binary() -> [clap::Command; 3] {
+    [
+        clap::Command::new("version")
+            .about("Print version, commit, build date, features and target of this binary")
+            .arg(output(&["table", "json", "yaml"], "How to print it")),
+        clap::Command::new("completions")
+            .about("Print completions for a shell")
+            .after_help("Example:\n  source <(kerf completions bash)")
+            .arg(
+                Arg::new("shell")
+                    .value_name("SHELL")
+                    .required(true)
+                    .value_parser(clap::value_parser!(Shell)),
+            ),
+        clap::Command::new("man").about("Write manual pages into a directory").arg(
+            Arg::new("directory")
+                .value_name("DIRECTORY")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf)),
+        ),
+    ]
 }
 
 fn examples() -> String {

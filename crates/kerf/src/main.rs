@@ -22,6 +22,7 @@ mod schemas;
 #[cfg(feature = "simulate")]
 mod simulate;
 mod snapshot;
+mod version;
 
 use std::{env, process::ExitCode};
 
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
         Ok(Command::Crds(provider)) => crds::print(provider),
         #[cfg(feature = "aws")]
         Ok(Command::Aws(command)) => aws::run(&command),
+        Ok(Command::Version(format)) => version::print(format),
+        Ok(Command::Completions(shell)) => version::completions(shell),
+        Ok(Command::Man(directory)) => version::man(&directory),
         Err(refused) => refused.report(),
     }
 }

@@ -330,7 +330,7 @@ fn now(matches: &ArgMatches) -> Result<Option<Timestamp>, Refused> {
     Ok(Some(now))
 }
 
-fn format(matches: &ArgMatches) -> Format {
+pub(super) fn format(matches: &ArgMatches) -> Format {
     match matches.get_one::<String>("output").map(String::as_str) {
         Some("json") => Format::Json,
         Some("yaml") => Format::Yaml,

@@ -54,7 +54,8 @@ pub(super) fn table(group: &str) -> String {
     let mut text = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
     for (name, Metric { kind, help, labels }) in families {
         let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
-        let _ = writeln!(text, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
+        let help = help.trim_end_matches('.');
+        let _ = writeln!(text, "| `{name}` | {kind} | {} | {help}. |", labels.join(", "));
     }
     text
 }

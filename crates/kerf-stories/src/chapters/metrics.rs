@@ -210,8 +210,35 @@ pub async fn every_metric_has_its_name_its_type_and_its_labels(world: World) {
         })
         .collect();
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let documented = documented();
+    let wrong: Vec<_> = shown
+        .0
+        .iter()
+        .filter(|(name, (kind, labels))| {
+            let as_shown = |row: &(&str, BTreeSet<String>)| {
+                row.0 == kind && (labels.is_empty() || row.1.is_subset(labels))
+            };
+            !documented.get(name.as_str()).is_some_and(as_shown)
+        })
+        .collect();
+    assert!(wrong.is_empty(), "docs/metrics.md says something else of {wrong:#?}");
     let unknown: Vec<_> = asked_for().into_iter().filter(|name| !shown.has(name)).collect();
     assert!(unknown.is_empty(), "the chart asks for metrics that do not exist: {unknown:?}");
+}
+
+/// The rows of docs/metrics.md: type and labels by name. Labels that come with a provider are not among them.
+fn documented() -> BTreeMap<&'static str, (&'static str, BTreeSet<String>)> {
+    let page = include_str!("../../../../docs/metrics.md");
+    let row = |line: &'static str| {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, name, kind @ (COUNTER | GAUGE | HISTOGRAM), labels, _, _] = cells[..] else {
+            return None;
+        };
+        let labels = labels.split(", ").map(|label| label.trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        Some((name.trim_matches('`'), (kind, labels)))
+    };
+    page.lines().filter_map(row).collect()
 }
 
 /// Belong to the process, or count what does not happen in the story.

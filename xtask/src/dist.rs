@@ -6,6 +6,7 @@ mod sbom;
 mod tar;
 mod version;
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -167,7 +168,7 @@ impl Files<'_> {
         for (name, path) in paths {
             let bytes = fs::read(&path)?;
             let sum = image::sha256(&bytes);
-            sums.push_str(&format!("{sum}  {name}\n"));
+            let _ = writeln!(sums, "{sum}  {name}");
             lines.push(format!("{sum}  {:>9}  {name}", bytes.len()));
         }
         fs::write(self.output.join("SHA256SUMS"), sums)?;

@@ -179,9 +179,12 @@ fn transition(now: &Said<'_>, old: &str) -> String {
     text
 }
 
+/// The prefix of its metrics, the labels of all of them, and the buckets.
+type Kind = (&'static str, &'static [&'static str], fn() -> Histogram);
+
 /// What is measured of claims, pools, nodes, and claims and pools together.
 pub(crate) fn measured(metrics: &Metrics) -> [Measured; 4] {
-    let kinds: [(_, &[&str], fn() -> Histogram); 4] = [
+    let kinds: [Kind; 4] = [
         ("operator_nodeclaim", &[OF_POOL], || Histogram::new(doubling())),
         ("operator_nodepool", &[], || Histogram::new(doubling())),
         ("operator_node", &[OF_POOL, "karpenter_sh_initialized"], || Histogram::new(doubling())),
@@ -190,7 +193,7 @@ pub(crate) fn measured(metrics: &Metrics) -> [Measured; 4] {
     kinds.map(|(prefix, labels, histogram)| {
         let kind = Measured::new(histogram);
         metrics.register(|registry| {
-            kind.register(&mut registry.sub_registry_with_prefix(prefix), labels)
+            kind.register(&mut registry.sub_registry_with_prefix(prefix), labels);
         });
         kind
     })

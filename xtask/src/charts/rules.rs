@@ -43,10 +43,11 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The alerts as the template of the chart puts them into a PrometheusRule.
+/// The alerts as the template of the chart puts them into a `PrometheusRule`.
 fn rule_file(alerts: &str) -> String {
-    let rules: String = alerts.lines().map(|line| format!("      {line}\n")).collect();
-    format!("groups:\n  - name: kerf\n    rules:\n{}", rules.replace("<lease>", LEASE))
+    let rules: Vec<_> = alerts.lines().map(|line| format!("      {line}")).collect();
+    let rules = rules.join("\n").replace("<lease>", LEASE);
+    format!("groups:\n  - name: kerf\n    rules:\n{rules}\n")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The image of the operator as an OCI image layout, from scratch: the binary, certificates, and a user without rights.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -124,7 +125,11 @@ impl Layout {
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The list of what is in the binaries, as CycloneDX: what cargo resolves for the operator and the plugin, with the checksums of
+//! The list of what is in the binaries, as `CycloneDX`: what cargo resolves for the operator and the plugin, with the checksums of
 //! Cargo.lock.
 
 use std::collections::{BTreeMap, BTreeSet};

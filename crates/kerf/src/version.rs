@@ -1,10 +1,19 @@
 //! What this binary is, and what it brings for shells and manuals.
 
-use std::{env, fmt, fs, io, path::Path, process::ExitCode};
+use std::{
+    env,
+    fmt::{self, Write},
+    fs, io,
+    path::Path,
+    process::ExitCode,
+};
 
 use serde::Serialize;
 
-use crate::cli::{self, COMMIT, Format, VERSION};
+use crate::{
+    cli::{self, COMMIT, Format, VERSION},
+    output::{self, Answer},
+};
 
 /// `kerf version -o json`.
 #[derive(Debug, Serialize)]
@@ -34,32 +43,33 @@ impl Build {
     }
 }
 
+impl Answer for Build {
+    const KIND: &'static str = "Version";
+}
+
 pub(crate) fn print(format: Format) -> ExitCode {
-    let build = Build::this();
-    match format {
-        Format::Json => match serde_json::to_string_pretty(&build) {
-            Ok(text) => println!("{text}"),
-            Err(error) => return failed("the version cannot be written as JSON", &error),
-        },
-        Format::Yaml => match serde_saphyr::to_string(&build) {
-            Ok(text) => print!("{text}"),
-            Err(error) => return failed("the version cannot be written as YAML", &error),
-        },
-        Format::Table => {
-            println!("kerf {}", build.version);
-            for (what, value) in [
-                ("commit", build.commit.map(str::to_owned)),
-                ("built", build.build_date.map(str::to_owned)),
-                ("features", Some(build.features.join(", ")).filter(|all| !all.is_empty())),
-                ("target", Some(build.target)),
-            ] {
-                if let Some(value) = value {
-                    println!("{what:<9} {value}");
-                }
-            }
+    match output::text(&Build::this(), format, render) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed("the version cannot be written", &error),
+    }
+}
+
+fn render(build: &Build) -> String {
+    let mut text = format!("kerf {}\n", build.version);
+    for (what, value) in [
+        ("commit", build.commit.map(str::to_owned)),
+        ("built", build.build_date.map(str::to_owned)),
+        ("features", Some(build.features.join(", ")).filter(|all| !all.is_empty())),
+        ("target", Some(build.target.clone())),
+    ] {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{what:<9} {value}");
         }
     }
-    ExitCode::SUCCESS
+    text
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {

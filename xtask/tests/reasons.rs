@@ -11,12 +11,13 @@ use std::{
 };
 
 /// Files and directories below `crates` with conditions, events and refusals.
-const IN_CAMEL_CASE: [&str; 10] = [
+const IN_CAMEL_CASE: [&str; 11] = [
     "kerf-api/src/conditions.rs",
     "kerf-aws-api/src/conditions.rs",
     "kerf-aws-model/src/drift.rs",
     "kerf-aws-model/src/health.rs",
     "kerf-aws-model/src/messages.rs",
+    "kerf-cluster/src/validation.rs",
     "kerf-controllers/src",
     "kerf-disruption/src",
     "kerf-model/src/snapshot.rs",
@@ -45,7 +46,7 @@ const NO_REASONS: [(&str, &str); 8] = [
     ),
     (
         "a value of Kubernetes' own fields",
-        "DoNotSchedule False Honor Ignore Pending ScheduleAnyway True Unknown",
+        "DoNotSchedule False Honor Ignore In Pending ScheduleAnyway True Unknown",
     ),
     ("a policy or method", "Balanced Consolidation Drift Emptiness Expired"),
     ("a status check of EC2", "EventStatus InstanceStatus SystemStatus"),

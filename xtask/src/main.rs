@@ -11,6 +11,7 @@ mod dist;
 mod generate;
 mod page;
 mod python;
+mod recording;
 mod test;
 mod try_out;
 
@@ -55,6 +56,8 @@ enum Command {
     Bench(bench::Command),
     /// Open the operator's page in Chromium, use it by mouse and keyboard, and check that it asks nowhere else
     Page(page::Looking),
+    /// Draw the pictures of the documents again: the demo and kerf top, as SVG
+    Recording,
     /// Write the generated files again: definitions, values and rights of the charts, the types of AWS
     Generate {
         /// Only check whether they are current
@@ -80,6 +83,7 @@ async fn main() -> ExitCode {
         Command::Page(looking) => {
             page::run(&looking).and_then(|done| done.or_say("the page in a browser"))
         }
+        Command::Recording => recording::run(),
         Command::Generate { check } => generate::run(check),
     };
     match result {

@@ -30,11 +30,12 @@ mod plan;
 mod simulate;
 #[cfg(test)]
 mod tests;
+mod top;
 
 #[cfg(feature = "aws")]
 pub(crate) use aws::{AwsCommand, PolicyOptions};
 #[cfg(feature = "simulate")]
-pub(crate) use demo::DemoOptions;
+pub(crate) use demo::{DemoOptions, Story};
 use options::Values;
 pub(crate) use options::{InvalidValue, Options};
 pub(crate) use plan::{
@@ -42,6 +43,7 @@ pub(crate) use plan::{
 };
 #[cfg(feature = "simulate")]
 pub(crate) use simulate::SimulateOptions;
+pub(crate) use top::TopOptions;
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -49,6 +51,7 @@ pub(crate) enum Command {
     Plan(Box<PlanOptions>),
     Explain(Box<ExplainOptions>),
     Snapshot(SnapshotOptions),
+    Top(Box<TopOptions>),
     #[cfg(feature = "simulate")]
     Demo(DemoOptions),
     #[cfg(feature = "simulate")]
@@ -82,6 +85,15 @@ fn output(formats: &'static [&'static str], help: &'static str) -> Arg {
         .default_value(formats[0])
         .value_parser(PossibleValuesParser::new(formats))
         .help(help)
+}
+
+/// Where pictures of the terminal are written as SVG. For our own documents, so that nobody else has to read about it.
+fn pictures() -> Arg {
+    Arg::new("pictures")
+        .long("pictures")
+        .value_name("DIRECTORY")
+        .value_parser(clap::value_parser!(PathBuf))
+        .hide(true)
 }
 
 /// The revision that this binary was built from, where the build says it.
@@ -120,6 +132,7 @@ pub(crate) fn parse(
             Ok(Command::Explain(Box::new(ExplainOptions::read(flags, variable)?)))
         }
         Some(("snapshot", flags)) => Ok(Command::Snapshot(SnapshotOptions::read(flags))),
+        Some(("top", flags)) => Ok(Command::Top(Box::new(TopOptions::read(flags, variable)?))),
         #[cfg(feature = "simulate")]
         Some(("simulate", flags)) => {
             Ok(Command::Simulate(Box::new(SimulateOptions::read(flags, variable)?)))
@@ -175,7 +188,8 @@ pub(crate) fn command() -> clap::Command {
         .subcommand(run_command())
         .subcommand(plan::plan_command())
         .subcommand(plan::explain_command())
-        .subcommand(plan::snapshot_command());
+        .subcommand(plan::snapshot_command())
+        .subcommand(top::command());
     #[cfg(feature = "simulate")]
     let kerf = kerf.subcommand(simulate::command()).subcommand(demo::command());
     #[cfg(feature = "aws")]
@@ -227,6 +241,10 @@ fn examples() -> String {
         (true, "kerf plan -f my.yaml               what the operator would launch"),
         (true, "kerf explain node/NAME             why a node stays, or what would become of it"),
         (true, "kerf explain pod/NAME -n shop      why a pod is pending, or where it would go"),
+        (
+            true,
+            "kerf top                           the nodes of a cluster, live, and why each stays",
+        ),
         (simulate, "kerf simulate scenario.yaml        what a policy would cost and spare"),
     ];
     let lines = examples.into_iter().filter_map(|(here, line)| here.then_some(line));

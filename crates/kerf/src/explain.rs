@@ -68,6 +68,15 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
     }
 }
 
+/// What is printed about one node, by its own name or that of its claim.
+pub(crate) fn node_text(objects: &Objects, settings: &Settings, name: &str) -> Option<String> {
+    let taken = objects.seen.snapshot().ok()?;
+    let settings = settings.disruption();
+    let explainer = Explainer::new(&taken.snapshot, &settings);
+    let report = node_report(objects, &taken.snapshot, &explainer, name)?;
+    Some(node::text::render(&report))
+}
+
 /// Everything about one node, by its own name or that of its claim.
 fn node_report(
     objects: &Objects,

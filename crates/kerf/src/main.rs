@@ -22,6 +22,7 @@ mod schemas;
 #[cfg(feature = "simulate")]
 mod simulate;
 mod snapshot;
+mod top;
 mod version;
 
 use std::{env, process::ExitCode};
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Ok(Command::Plan(options)) => plan::plan(&options),
         Ok(Command::Explain(options)) => explain::explain(&options),
         Ok(Command::Snapshot(options)) => snapshot::snapshot(&options),
+        Ok(Command::Top(options)) => top::top(&options),
         #[cfg(feature = "simulate")]
         Ok(Command::Demo(options)) => demo::demo(&options),
         #[cfg(feature = "simulate")]

@@ -13,16 +13,18 @@ use kerf_cluster::{
     validation::InvalidPod,
     view::Unreadable,
 };
+use kerf_controllers::Settings;
 use kerf_manifests::{Loader, MOST_PODS, Offline};
 use kerf_model::snapshot::Idle;
 use kerf_provider::{BoxError, Catalogue, CloudDrift, ForeseenDrift, UnknownTypes};
 use kube::ResourceExt;
+use serde_json::Value;
 
 use crate::{
     cli::{Output, PlanOptions, Sources},
     exit,
     output::{self, Answer},
-    providers,
+    providers::{self, Chosen},
     snapshot::{ReadCluster, ReadError, read_cluster},
 };
 use input::InputError;
@@ -134,23 +136,46 @@ impl Objects {
     pub(crate) fn gather(sources: &Sources) -> Result<Self, PlanError> {
         let Sources { files, target, now, settings, provider: chosen, .. } = sources;
         let mut namespace = "default".to_owned();
+        let (mut warnings, is_live) = (Vec::new(), files.is_empty());
+        let load = |objects: &mut Loader| {
+            if is_live {
+                let read: ReadCluster = read_cluster(target, |_| {})?;
+                namespace = read.namespace;
+                return add_all(read.objects, objects);
+            }
+            warnings = input::read(files, objects)?;
+            Ok(())
+        };
+        let mut gathered = Self::gather_with(load, (*now, is_live), settings, chosen)?;
+        gathered.namespace = namespace;
+        gathered.warnings.splice(..0, warnings);
+        Ok(gathered)
+    }
+
+    /// The same of objects that were read from a cluster just now.
+    pub(crate) fn of_cluster(
+        objects: impl IntoIterator<Item = Value>,
+        sources: &Sources,
+    ) -> Result<Self, PlanError> {
+        let Sources { now, settings, provider, .. } = sources;
+        Self::gather_with(|loader| add_all(objects, loader), (*now, true), settings, provider)
+    }
+
+    fn gather_with(
+        load: impl FnOnce(&mut Loader) -> Result<(), PlanError>,
+        (now, is_live): (Option<Timestamp>, bool),
+        settings: &Settings,
+        chosen: &Chosen,
+    ) -> Result<Self, PlanError> {
         let catalogue = chosen.catalogue().map_err(PlanError::InstanceTypes)?;
         // The objects may come from any cloud.
         let label_rules = catalogue.label_rules().clone().calling_zones_as_clouds_do();
         let classes = chosen.provider.node_classes().into_iter();
         let classes = classes.map(|class| (class.group, class.kind));
         let (mut objects, mut warnings) = (Loader::knowing(classes), Vec::new());
-        if files.is_empty() {
-            let read: ReadCluster = read_cluster(target, |_| {})?;
-            namespace = read.namespace;
-            for object in read.objects {
-                objects.add(object).map_err(InputError::of_cluster)?;
-            }
-        } else {
-            warnings = input::read(files, &mut objects)?;
-        }
-        let newest = objects.newest().filter(|_| !files.is_empty());
-        let moment = Moment::of(*now, newest, files.is_empty());
+        load(&mut objects)?;
+        let newest = objects.newest().filter(|_| !is_live);
+        let moment = Moment::of(now, newest, is_live);
         let mut loaded = objects.finish(&label_rules, moment.judged_at);
         loaded.cluster.spread_by_default(settings.default_spread.clone());
         let cluster = &loaded.cluster;
@@ -171,6 +196,7 @@ impl Objects {
         let mut seen = loaded.seen_with(inputs);
         let cloud_drift =
             foresee_drift(&mut seen.loaded.cluster, &*catalogue, &types, now, &mut warnings);
+        let namespace = String::new();
         Ok(Self { seen, moment, namespace, unknown_types, cloud_drift, warnings })
     }
 
@@ -188,6 +214,13 @@ impl Objects {
         let because = self.unknown_types.get(&pool.name_any())?.clone();
         Some(Idle::UnknownInstanceTypes { because })
     }
+}
+
+fn add_all(objects: impl IntoIterator<Item = Value>, loader: &mut Loader) -> Result<(), PlanError> {
+    for object in objects {
+        loader.add(object).map_err(InputError::of_cluster)?;
+    }
+    Ok(())
 }
 
 /// NodeClasses in files may have been changed since their claims were launched. What an operator has found stays.

@@ -39,6 +39,8 @@ pub(crate) enum ReadError {
     Connection(#[from] client::Error),
     #[error("cannot list {plural}: {problem}")]
     List { plural: String, problem: String },
+    #[error("cannot watch {plural}: {problem}")]
+    Watch { plural: String, problem: String },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -126,12 +128,18 @@ pub(crate) fn read_cluster(
     runtime.map_err(ReadError::Runtime)?.block_on(read_all(target, progress))
 }
 
-async fn read_all(
-    target: &Target,
-    mut progress: impl FnMut(Progress<'_>),
-) -> Result<ReadCluster, ReadError> {
+/// A client that only reads, with what its kubeconfig says.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    /// The address of the API server.
+    pub(crate) server: String,
+    /// That of the context.
+    namespace: String,
+}
+
+pub(crate) async fn connect(target: &Target) -> Result<Connected, ReadError> {
     let mut config = client::config_of(target).await?;
-    let namespace = config.default_namespace.clone();
+    let (server, namespace) = (config.cluster_url.to_string(), config.default_namespace.clone());
     // Whoever waits at a prompt is told at once.
     config.default_retry = false;
     let user_agent = format!("kerf/{VERSION}");
@@ -139,6 +147,14 @@ async fn read_all(
     let connection = Connection { config, user_agent: &user_agent, metrics: &metrics };
     // It only reads, and a closed fence holds it to that.
     let client = connection.client(None, Fence::closed(Clock::system()))?;
+    Ok(Connected { client, server, namespace })
+}
+
+async fn read_all(
+    target: &Target,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<ReadCluster, ReadError> {
+    let Connected { client, namespace, .. } = connect(target).await?;
     let mut objects = Vec::new();
     for resource in dumped_resources() {
         let before = objects.len();
@@ -159,12 +175,13 @@ async fn read_all(
     Ok(ReadCluster { objects, namespace })
 }
 
-async fn list(
+/// Adds all objects of a kind, and says at which revision they were like that; nothing where the kind is not there.
+pub(crate) async fn list(
     client: &Client,
     resource: &ApiResource,
     objects: &mut Vec<Value>,
     trimmed: impl Fn(Value) -> Value,
-) -> Result<(), ReadError> {
+) -> Result<Option<String>, ReadError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     let from = objects.len();
     let mut parameters = ListParams::default().limit(PAGE);
@@ -173,7 +190,7 @@ async fn list(
             Ok(page) => page,
             // A cluster without the custom resources has no objects of them.
             Err(kube::Error::Api(status)) if status.code == 404 && is_custom(resource) => {
-                return Ok(());
+                return Ok(None);
             }
             // The server forgot where the last page ended: all in one go, then.
             Err(kube::Error::Api(status)) if status.code == 410 && parameters.limit.is_some() => {
@@ -190,7 +207,7 @@ async fn list(
         objects.extend(items.map(&trimmed));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(()),
+            None => return Ok(Some(page.metadata.resource_version.unwrap_or_default())),
         }
     }
 }
@@ -200,7 +217,7 @@ fn is_custom(resource: &ApiResource) -> bool {
 }
 
 /// What the server said, or the innermost error: the outer ones say only that a request failed.
-fn cause(error: &kube::Error) -> String {
+pub(crate) fn cause(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return status.message.clone();
     }

@@ -24,7 +24,7 @@ pub(crate) struct PlanOptions {
 }
 
 /// What a decision is made from: objects, a time, and settings.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sources {
     /// In the order given; none means the cluster. `-` is standard input.
     pub(crate) files: Vec<PathBuf>,
@@ -73,7 +73,7 @@ const DECIDING: [&Flag; 9] = [
     &flags::GRACE_PERIOD,
 ];
 
-fn deciding_flags() -> impl Iterator<Item = &'static Flag> {
+pub(super) fn deciding_flags() -> impl Iterator<Item = &'static Flag> {
     DECIDING.into_iter().chain(providers::flags())
 }
 
@@ -129,6 +129,18 @@ pub(super) fn plan_command() -> clap::Command {
 
 /// Where objects come from, and how the answer is printed.
 fn sources() -> [Arg; 4] {
+    let [files, now] = places();
+    let output = super::output(&["table", "json", "yaml"], "How to print the answer");
+    let verbose = Arg::new("verbose")
+        .short('v')
+        .long("verbose")
+        .action(ArgAction::SetTrue)
+        .help("Print the requirements and requests behind each refusal as well");
+    [files, output, verbose, now]
+}
+
+/// Files, and the time that they are judged at.
+pub(super) fn places() -> [Arg; 2] {
     [
         Arg::new("filename")
             .short('f')
@@ -137,12 +149,6 @@ fn sources() -> [Arg; 4] {
             .action(ArgAction::Append)
             .value_parser(value_parser!(PathBuf))
             .help("A file or a directory of files, YAML or JSON; - for standard input. May be repeated"),
-        super::output(&["table", "json", "yaml"], "How to print the answer"),
-        Arg::new("verbose")
-            .short('v')
-            .long("verbose")
-            .action(ArgAction::SetTrue)
-            .help("Print the requirements and requests behind each refusal as well"),
         Arg::new("now")
             .long("now")
             .value_name("TIME")
@@ -283,7 +289,7 @@ impl Explained {
 }
 
 impl Sources {
-    fn read(
+    pub(super) fn read(
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, Refused> {

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use kerf_simulation::{DecisionKind, Ledger, Play, dollars};
+use kerf_simulation::{Ledger, Play, dollars};
+
+use super::scene;
 
 /// What has been printed so far.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ impl Lines {
                 to,
                 "{}  {} {}",
                 decision.at.strftime("%H:%M:%S"),
-                sign(decision.kind),
+                scene::kind(decision.kind).sign(),
                 decision.text
             )?;
         }
@@ -40,17 +42,8 @@ impl Lines {
     }
 }
 
-pub(super) fn sign(kind: DecisionKind) -> char {
-    match kind {
-        DecisionKind::Launch => '+',
-        DecisionKind::Remove => '-',
-        DecisionKind::Refuse => '!',
-        DecisionKind::Change => '>',
-    }
-}
-
 /// How things stand, in a line.
-pub(super) fn state(ledger: &Ledger) -> String {
+fn state(ledger: &Ledger) -> String {
     format!(
         "{} nodes, {} pods running, {} pending, {} per hour, ${:.2} spent, {} pods evicted",
         ledger.nodes().len(),

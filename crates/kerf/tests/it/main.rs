@@ -4,6 +4,8 @@
 #[cfg(feature = "aws")]
 mod aws;
 #[cfg(feature = "simulate")]
+mod demo;
+#[cfg(feature = "simulate")]
 mod exits;
 mod explain;
 mod kerf;
@@ -12,3 +14,4 @@ mod process;
 #[cfg(feature = "simulate")]
 mod simulate;
 mod snapshot;
+mod top;

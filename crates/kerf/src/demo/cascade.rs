@@ -24,7 +24,7 @@ use kerf_view::{
 use serde::Serialize;
 
 use super::{DemoError, Pace, adapted, scene};
-use crate::cli::DemoOptions;
+use crate::{cli::DemoOptions, output::API_VERSION};
 
 /// Who plays: a name for people, and the policy of `kerf simulate`.
 const SIDES: [(&str, &str); 2] = [("Karpenter's policy", "parity"), ("Kerf's defaults", DEFAULTS)];
@@ -137,7 +137,10 @@ struct Duel {
 
 /// What it came to, for programs.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Report {
+    api_version: &'static str,
+    kind: &'static str,
     scenario: &'static str,
     seed: u64,
     hours: f64,
@@ -249,6 +252,8 @@ impl Duel {
 
     fn report(&self) -> Result<Report, DemoError> {
         Ok(Report {
+            api_version: API_VERSION,
+            kind: "DemoComparison",
             scenario: "off-peak-cascade",
             seed: self.seed,
             hours: self.elapsed.as_secs_f64() / 3600.0,

@@ -5,9 +5,13 @@ use kerf_model::Price;
 use kerf_view::{Fate, Fill, NodeRow, View};
 use serde::Serialize;
 
+use crate::output::API_VERSION;
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'v> {
+    api_version: &'static str,
+    kind: &'static str,
     judged_at: Timestamp,
     subject: &'v str,
     totals: Totals,
@@ -63,6 +67,8 @@ pub(super) fn line(view: &View) -> serde_json::Result<String> {
     let count = |is: fn(&Fate) -> bool| view.nodes.iter().filter(|node| is(&node.fate)).count();
     let prices = view.nodes.iter().map(|node| node.price);
     let document = Document {
+        api_version: API_VERSION,
+        kind: "Top",
         judged_at: view.now,
         subject: &view.subject,
         totals: Totals {

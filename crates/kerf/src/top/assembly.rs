@@ -80,7 +80,7 @@ fn fill_in(view: &mut View, objects: &Objects, snapshot: &Snapshot, options: &To
             None => match explainer.node(&node.name).map(|found| found.checks) {
                 Some(checks) => checks
                     .into_iter()
-                    .find_map(|check| check.answer.err())
+                    .find_map(|check| check.outcome.err())
                     .map_or(Ok(Fate::Unknown), Err),
                 None => Ok(Fate::Unknown),
             },

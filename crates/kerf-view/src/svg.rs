@@ -14,7 +14,7 @@ const MARGIN: f64 = 12.0;
 /// One picture.
 pub fn still(picture: &Buffer) -> String {
     let mut svg = opening(picture);
-    rows(picture).for_each(|row| svg.push_str(&row));
+    svg.extend(rows(picture));
     svg.push_str("</svg>\n");
     svg
 }

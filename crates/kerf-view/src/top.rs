@@ -27,11 +27,15 @@ impl Ui {
             None => self.nodes(view, &mut page, palette),
             Some(Overlay::Legend) => {
                 page.line("");
-                legend::lines(palette).into_iter().for_each(|line| page.line(line));
+                for line in legend::lines(palette) {
+                    page.line(line);
+                }
             }
             Some(Overlay::Text { lines, scroll }) => {
                 page.line("");
-                lines.iter().skip(*scroll).for_each(|line| page.line(line.as_str()));
+                for line in lines.iter().skip(*scroll) {
+                    page.line(line.as_str());
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -25,7 +25,7 @@ enum Source {
     /// The machine's clock, read anew each time: it is corrected by NTP while a process runs for months.
     System,
     /// `epoch` plus the time tokio's clock has passed since `start`, so that it stands still and jumps with it.
-    Tokio { epoch: Timestamp, start: Instant, suspended: Arc<AtomicU64> },
+    Tokio { epoch: Timestamp, start: Instant, suspended: Arc<AtomicU64>, set_by: Arc<AtomicI64> },
 }
 
 /// The clock of this machine that goes on while it is suspended and cannot be set. `Instant` stands still in a
@@ -42,16 +42,19 @@ impl Clock {
 
     /// A clock that reads `epoch` now and follows tokio's clock from here on. Needs a tokio runtime.
     pub fn starting_at(epoch: Timestamp) -> Self {
-        Self(Source::Tokio { epoch, start: Instant::now(), suspended: Arc::default() })
+        let (suspended, set_by) = (Arc::default(), Arc::default());
+        Self(Source::Tokio { epoch, start: Instant::now(), suspended, set_by })
     }
 
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => Timestamp::now(),
-            Source::Tokio { epoch, start, .. } => {
-                let elapsed = SignedDuration::try_from(start.elapsed());
+            Source::Tokio { epoch, start, set_by, .. } => {
+                let set_by = SignedDuration::from_millis(set_by.load(Ordering::Relaxed));
+                let elapsed = SignedDuration::try_from(start.elapsed()).ok();
+                let elapsed = elapsed.and_then(|elapsed| elapsed.checked_add(set_by));
                 // Past year 9999 there is no timestamp to give; the last one is the least wrong.
-                elapsed.ok().and_then(|e| epoch.checked_add(e).ok()).unwrap_or(Timestamp::MAX)
+                elapsed.and_then(|e| epoch.checked_add(e).ok()).unwrap_or(Timestamp::MAX)
             }
         }
     }
@@ -77,6 +80,15 @@ impl Clock {
         if let Source::Tokio { suspended, .. } = &self.0 {
             let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
             suspended.fetch_add(pause, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes `now` jump forward or back, as somebody who sets the clock of a machine does: `uptime` does not know of it. A
+    /// clock of the system cannot do that.
+    pub fn set_by(&self, jump: SignedDuration) {
+        if let Source::Tokio { set_by, .. } = &self.0 {
+            let jump = i64::try_from(jump.as_millis()).unwrap_or_default();
+            set_by.fetch_add(jump, Ordering::Relaxed);
         }
     }
 
@@ -108,6 +120,17 @@ mod tests {
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(clock.uptime().saturating_sub(before), Duration::from_secs(32));
         assert_eq!(of_tokio.elapsed(), Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uptime_does_not_know_who_sets_the_clock() {
+        let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
+        let before = clock.uptime();
+        for (jump, reads) in [(600, 600), (-900, -300), (300, 0)] {
+            clock.clone().set_by(SignedDuration::from_secs(jump));
+            assert_eq!(clock.now().as_second(), reads);
+        }
+        assert_eq!(clock.uptime(), before);
     }
 
     #[test]

@@ -47,6 +47,10 @@ impl Connect {
     ) -> Self {
         Self(Arc::new(connect))
     }
+
+    pub fn connect(&self, kwok: Arc<KwokProvider>) -> Arc<dyn CloudProvider> {
+        (self.0)(kwok)
+    }
 }
 
 impl Default for Connect {
@@ -130,7 +134,7 @@ impl Drop for OperatorHandle {
 
 fn hire(client: Client, terms: Terms, metrics: &Metrics) -> (Operator, Arc<KwokProvider>) {
     let kwok = Arc::new(KwokProvider::new(client.clone(), terms.instance_types));
-    let provider = (terms.provider.0)(Arc::clone(&kwok));
+    let provider = terms.provider.connect(Arc::clone(&kwok));
     let operator = Operator {
         provider: Arc::new(FaultyCloud::new(provider, terms.cloud)),
         metrics: metrics.clone(),

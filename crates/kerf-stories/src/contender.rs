@@ -15,6 +15,7 @@ use kerf_runtime::{
     election::{Candidate, Election, Timing},
     leadership::{Ended, Term, lead},
 };
+use kerf_simulation::Connect;
 use kerf_testbed::{Faults, Testbed};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -28,8 +29,22 @@ pub struct Contender {
     pub faults: Faults,
     /// Its own: a machine that is suspended does not notice.
     pub clock: Clock,
+    pub metrics: Metrics,
     stop: CancellationToken,
     running: JoinHandle<(Result<(), Ended<OperatorError>>, Instant)>,
+}
+
+/// What a contender is given.
+#[derive(Debug)]
+pub struct Terms {
+    pub settings: Settings,
+    pub catalogue: Vec<InstanceType>,
+    pub provider: Connect,
+    /// By how much its clock is ahead of the cluster's, or behind it.
+    pub skew: SignedDuration,
+    pub faults: Faults,
+    /// How long its watches last.
+    pub timing: operator::Timing,
 }
 
 /// How a contender ended.
@@ -42,15 +57,9 @@ pub struct End {
 }
 
 impl Contender {
-    /// Starts an operator whose clock is ahead of the cluster's by `skew`, or behind it. It leads when it can.
-    pub fn start(
-        testbed: &Testbed,
-        settings: &Settings,
-        catalogue: Vec<InstanceType>,
-        identity: &str,
-        skew: SignedDuration,
-        faults: Faults,
-    ) -> Self {
+    /// Starts an operator that leads when it can.
+    pub fn start(testbed: &Testbed, identity: &str, terms: Terms) -> Self {
+        let Terms { settings, catalogue, provider, skew, faults, timing } = terms;
         let (stop, metrics) = (CancellationToken::new(), Metrics::default());
         let clock = testbed.clock_skewed_by(skew);
         let fence = Fence::closed(clock.clone());
@@ -65,16 +74,16 @@ impl Contender {
         let elections = testbed.client_with(&faults);
         let election = Election::new(elections, candidate, clock.clone(), fence.clone(), &metrics);
         let operator = Operator {
-            provider: Arc::new(KwokProvider::new(client.clone(), catalogue)),
-            settings: settings.clone(),
+            provider: provider.connect(Arc::new(KwokProvider::new(client.clone(), catalogue))),
+            settings,
             ready: watch::channel(false).0,
             client,
             clock: clock.clone(),
             fence,
-            metrics,
+            metrics: metrics.clone(),
             freshness: operator::Freshness::default(),
             window: Window::default(),
-            timing: operator::Timing::in_process(),
+            timing,
             seed: testbed.seed(),
         };
         let work = |term: Term| {
@@ -83,7 +92,11 @@ impl Contender {
         };
         let leading = lead(Some(election), stop.clone(), work);
         let running = tokio::spawn(async move { (leading.await, Instant::now()) });
-        Self { faults, clock, stop, running }
+        Self { faults, clock, metrics, stop, running }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.running.is_finished()
     }
 
     /// Waits until it has ended, of itself or because it was asked to.

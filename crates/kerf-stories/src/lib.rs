@@ -7,7 +7,7 @@
 pub mod build;
 pub mod chapters;
 pub mod clouds;
-mod contender;
+pub mod contender;
 pub mod example_provider;
 pub mod rights;
 mod scope;

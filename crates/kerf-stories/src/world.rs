@@ -28,7 +28,7 @@ use crate::{
     Contender,
     build::object,
     clouds::{Cloud, Kwok},
-    rights,
+    contender, rights,
     scope::{Scope, SharedCluster},
 };
 
@@ -119,8 +119,15 @@ impl World {
     pub fn contend(&self, identity: &str, skew: SignedDuration, faults: Faults) -> Contender {
         match &self.stage {
             Stage::Testbed { testbed, .. } => {
-                let (settings, catalogue) = (&self.settings, self.catalogue.clone());
-                Contender::start(testbed, settings, catalogue, identity, skew, faults)
+                let terms = contender::Terms {
+                    settings: self.settings.clone(),
+                    catalogue: self.catalogue.clone(),
+                    provider: Connect::default(),
+                    skew,
+                    faults,
+                    timing: self.timing,
+                };
+                Contender::start(testbed, identity, terms)
             }
             Stage::Real(_) | Stage::Shared(_) => panic!("operators compete on the testbed only"),
         }

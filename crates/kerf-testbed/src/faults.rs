@@ -4,7 +4,8 @@ use crate::api::{ApiError, Call, Incoming, Named, Verb, WatchCut};
 use crate::random::Random;
 use http::{Method, Response, StatusCode};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::{sync::Notify, time::Instant};
 
@@ -13,6 +14,16 @@ use tokio::{sync::Notify, time::Instant};
 pub struct Faults {
     plan: Arc<Mutex<Plan>>,
     stopped: Arc<Notify>,
+    journal: Arc<OnceLock<Arc<dyn Journal>>>,
+}
+
+/// Reads all calls of a client along, in their order.
+pub trait Journal: fmt::Debug + Send + Sync {
+    /// The client has sent this. It may never arrive.
+    fn sent(&self, call: &Call, request: &Incoming);
+
+    /// The API server has carried this out, or refused it. Its answer may never arrive.
+    fn answered(&self, call: &Call, request: &Incoming, status: StatusCode);
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -166,7 +177,8 @@ impl Faults {
             stop_after: None,
             is_stopped: false,
         };
-        Self { plan: Arc::new(Mutex::new(plan)), stopped: Arc::new(Notify::new()) }
+        let stopped = Arc::new(Notify::new());
+        Self { plan: Arc::new(Mutex::new(plan)), stopped, journal: Arc::default() }
     }
 
     /// Of the calls that match, about this share meets the fault.
@@ -233,8 +245,18 @@ impl Faults {
         self.plan().conflicts.get(resource).copied().unwrap_or(0)
     }
 
+    /// Has all calls from now on read along. A client has one reader at most: the first stays.
+    pub fn read_along(&self, journal: Arc<dyn Journal>) {
+        self.journal.get_or_init(|| journal);
+    }
+
     /// Takes note of what the API server answered.
     pub(crate) fn note<B>(&self, request: &Incoming, answer: &Response<B>) {
+        if let Some(journal) = self.journal.get()
+            && let Some(call) = request.call()
+        {
+            journal.answered(&call, request, answer.status());
+        }
         let changes = matches!(request.method, Method::PUT | Method::PATCH | Method::DELETE);
         if changes
             && answer.status() == StatusCode::CONFLICT
@@ -271,6 +293,9 @@ impl Faults {
                 self.stopped.notify_waiters();
             }
             return Verdict::Silence;
+        }
+        if let Some(journal) = self.journal.get() {
+            journal.sent(&call, request);
         }
         plan.calls += u64::from(is_work);
         plan.writes += u64::from(call.verb.writes() && call.plural != "leases");

@@ -37,7 +37,7 @@ pub use api::{
     Api, ApiError, Body, Call, Incoming, KUBERNETES_VERSION, Named, Query, Verb, WatchCut,
 };
 pub use cloud::{CSI_ZONE, CloudFault, CloudFaults, FaultyCloud, Offered};
-pub use faults::{Fault, Faults, Matching, Times};
+pub use faults::{Fault, Faults, Journal, Matching, Times};
 pub use log::{Entry, EventLog, Write};
 pub use observe::{Observation, Observer};
 pub use random::Random;

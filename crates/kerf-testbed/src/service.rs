@@ -61,7 +61,7 @@ where
                 Verdict::Refuse(error) => Ok(crate::api::refusal(&error)),
                 Verdict::Lose { executed, after } => {
                     if executed {
-                        api.handle(&incoming);
+                        faults.note(&incoming, &api.handle(&incoming));
                     }
                     tokio::time::sleep(after).await;
                     Err("injected: the request timed out".into())

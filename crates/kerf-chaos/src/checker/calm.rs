@@ -1,0 +1,127 @@
+//! What must have come to rest some hours after all faults have stopped and nobody changes anything.
+
+use super::{Checker, FOREIGN, Invariant, Millis, Pod, clock};
+
+const MINUTE: Millis = 60_000;
+/// Longer than a launch may take to register, and than instances without a claim are kept.
+const LONG: Millis = 60 * MINUTE;
+/// No command for this long.
+const REST: Millis = 30 * MINUTE;
+
+/// An instance that is no Node, and the claim that it was launched for.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    pub id: String,
+    pub claim_uid: String,
+}
+
+impl Checker {
+    /// All has been well since then.
+    pub fn is_at_rest(&mut self, now: Millis, since: Millis, nodeless: &[Instance]) {
+        self.tick(now);
+        let (now, calm) = (self.now, self.now - since);
+        for (invariant, what) in
+            [self.orphans(nodeless), self.claims(now), self.taints(now), self.waiting(now)].concat()
+        {
+            self.note(invariant, what);
+        }
+        let last = self.last_command.clone().filter(|(at, _)| *at + REST > now);
+        // Claims that expire are replaced for ever.
+        let expires = self.claims.values().any(|claim| claim.expires);
+        if let Some((at, command)) = last
+            && calm >= 4 * REST
+            && !expires
+        {
+            let what = format!("{command} at {}, {} minutes into calm", clock(at), calm / MINUTE);
+            self.note(Invariant::Settles, what);
+        }
+    }
+
+    fn orphans(&self, nodeless: &[Instance]) -> Vec<(Invariant, String)> {
+        // A Node that goes is an instance until its last pod has gone.
+        let stays = |name: &String, is_deleting: bool| !(is_deleting && self.is_held(name));
+        let nodes = self.nodes.iter().filter(|(name, node)| stays(name, node.is_deleting));
+        let of_nodes = nodes.map(|(name, node)| (name, &node.claim_uid));
+        let others = nodeless.iter().map(|it| (&it.id, &it.claim_uid));
+        let mut uids = std::collections::BTreeMap::<&String, Vec<&String>>::new();
+        for (instance, uid) in of_nodes.chain(others).filter(|(_, uid)| !uid.is_empty()) {
+            uids.entry(uid).or_default().push(instance);
+        }
+        let has_claim = |uid: &String| self.claims.values().any(|claim| claim.uid == *uid);
+        let mut found = Vec::new();
+        for (uid, instances) in uids {
+            if !has_claim(uid) {
+                let what = format!("{instances:?}, launched for claim {uid}");
+                found.push((Invariant::InstancesHaveClaims, what));
+            }
+            if instances.len() > 1 {
+                let what = format!("claim {uid} has {instances:?}");
+                found.push((Invariant::OneInstancePerClaim, what));
+            }
+        }
+        found
+    }
+
+    fn claims(&self, now: Millis) -> Vec<(Invariant, String)> {
+        let mut found = Vec::new();
+        for (name, claim) in &self.claims {
+            let what = match claim.deleting {
+                Some(at) if at + LONG <= now && !self.is_held(&claim.node) => {
+                    format!("NodeClaim {name} has been deleted since {}", clock(at))
+                }
+                None if !claim.is_initialized && claim.created + LONG <= now => {
+                    format!("NodeClaim {name} has no ready node since {}", clock(claim.created))
+                }
+                _ => continue,
+            };
+            found.push((Invariant::ClaimsEnd, what));
+        }
+        found
+    }
+
+    /// Whether a pod keeps a node that is deleted.
+    fn is_held(&self, node: &str) -> bool {
+        let holds = |pod: &Pod| {
+            let is_selected = |labels: &std::collections::BTreeMap<String, String>| {
+                labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+            };
+            let mut budgets = self.pod_budgets.values();
+            pod.protects.is_some()
+                || pod.never_ends
+                || budgets.any(|(selector, allows)| !allows && is_selected(selector))
+        };
+        let mut pods = self.pods.values();
+        !node.is_empty() && pods.any(|pod| pod.node == node && holds(pod))
+    }
+
+    fn taints(&self, now: Millis) -> Vec<(Invariant, String)> {
+        let mut found = Vec::new();
+        for (name, node) in &self.nodes {
+            if !node.is_disrupted || node.is_deleting || name.starts_with(FOREIGN) {
+                continue;
+            }
+            let claim = self.claims.values().find(|claim| claim.node == *name);
+            let goes = claim.is_some_and(|claim| {
+                let marked = claim.marked.as_ref().is_some_and(|(at, _)| at + LONG > now);
+                claim.deleting.is_some() || marked
+            });
+            if !goes {
+                found.push((Invariant::TaintsEnd, format!("node {name}")));
+            }
+        }
+        found
+    }
+
+    fn waiting(&self, now: Millis) -> Vec<(Invariant, String)> {
+        let waits = |pod: &Pod| {
+            pod.can_run
+                && !pod.is_deleting
+                && pod.created + LONG / 2 <= now
+                && !matches!(pod.phase.as_str(), "Running" | "Succeeded" | "Failed")
+        };
+        let waiting = self.pods.iter().filter(|(_, pod)| waits(pod));
+        waiting
+            .map(|(key, pod)| (Invariant::PodsRun, format!("pod {key} is {}", pod.phase)))
+            .collect()
+    }
+}

@@ -5,6 +5,7 @@ mod aws;
 mod bench;
 mod cache;
 mod cargo;
+mod chaos;
 mod charts;
 mod control_plane;
 mod dist;
@@ -48,6 +49,8 @@ enum Command {
     /// Cause failures of production, and count violations of what must always hold
     #[command(subcommand)]
     Attack(attack::Command),
+    /// Run the whole operator under random workloads, users and faults in virtual time, and check what must always hold
+    Chaos(chaos::Chaos),
     /// Facts about AWS, and tests against simulations of it
     #[command(subcommand)]
     Aws(aws::Command),
@@ -78,6 +81,7 @@ async fn main() -> ExitCode {
         Command::Rules => charts::rules::run().and_then(|done| done.or_say("the rules")),
         Command::Dist(dist) => dist::run(&dist),
         Command::Attack(command) => attack::run(command).await,
+        Command::Chaos(with) => chaos::run(&with),
         Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),
         Command::Page(looking) => {

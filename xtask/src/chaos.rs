@@ -115,15 +115,15 @@ fn build(with: &Chaos) -> Result<String> {
     if matches!(with.provider, Provider::Aws) {
         build.args(["--features", "aws"]);
     }
-    let built = build.stderr(Stdio::inherit()).output()?;
-    ensure!(built.status.success(), "kerf-chaos cannot be built");
-    let text = String::from_utf8_lossy(&built.stdout);
-    let program = text.lines().filter_map(|line| {
+    let output = build.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "kerf-chaos cannot be built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut program = text.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_it = message["target"]["name"] == "chaos";
         message["executable"].as_str().filter(|_| is_it).map(str::to_owned)
     });
-    program.last().context("cargo names no program")
+    program.next_back().context("cargo names no program")
 }
 
 fn has_failed(result: &Value) -> bool {

@@ -197,10 +197,13 @@ impl Checker {
                 let allows = object["status"]["disruptionsAllowed"].as_i64().unwrap_or(0) > 0;
                 self.pod_budgets.insert(key.to_owned(), (selector.collect(), allows));
             }
-            "events" if !gone && text(object, "/source/component") == "karpenter" => {
-                if text(object, "/reason").is_empty() || text(object, "/message").is_empty() {
-                    self.note(Invariant::RefusalsNamed, format!("event {key} says nothing"));
-                }
+            "events"
+                if !gone
+                    && text(object, "/source/component") == "karpenter"
+                    && (text(object, "/reason").is_empty()
+                        || text(object, "/message").is_empty()) =>
+            {
+                self.note(Invariant::RefusalsNamed, format!("event {key} says nothing"));
             }
             _ => {}
         }

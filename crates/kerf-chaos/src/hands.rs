@@ -73,8 +73,8 @@ impl Hands {
         patch: &Value,
     ) -> Result<Value, String> {
         let status = if status { "/status" } else { "" };
-        let path = format!("{}/{name}{status}", path(kind));
-        self.call("PATCH", &path, Some(patch), "application/merge-patch+json").await
+        let target = format!("{}/{name}{status}", path(kind));
+        self.call("PATCH", &target, Some(patch), "application/merge-patch+json").await
     }
 
     pub(crate) async fn delete(&self, kind: &str, name: &str) -> Result<Value, String> {
@@ -108,9 +108,9 @@ impl Hands {
 
     /// The lease is given to this one, as if it had taken it.
     pub(crate) async fn give_lease(&self, holder: &str) -> Result<Value, String> {
-        let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/kerf";
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/kerf";
         let patch = json!({"spec": {"holderIdentity": holder}});
-        self.call("PATCH", path, Some(&patch), "application/merge-patch+json").await
+        self.call("PATCH", lease, Some(&patch), "application/merge-patch+json").await
     }
 
     pub(crate) async fn holder(&self) -> String {

@@ -155,7 +155,7 @@ impl Plan {
             plan.add(0, Action::Create(object));
         }
         for _ in 0..3 + random.below(4) {
-            for object in workloads.new(&mut random) {
+            for object in workloads.another(&mut random) {
                 plan.add(MINUTE, Action::Create(object));
             }
         }

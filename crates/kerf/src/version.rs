@@ -18,7 +18,7 @@ use crate::{
 /// `kerf version -o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Build {
+struct ThisBinary {
     version: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
@@ -28,7 +28,7 @@ struct Build {
     target: String,
 }
 
-impl Build {
+impl ThisBinary {
     /// Commit and date are known where the build says them, as that of a release does.
     fn this() -> Self {
         let features = [("aws", cfg!(feature = "aws")), ("simulate", cfg!(feature = "simulate"))];
@@ -43,12 +43,12 @@ impl Build {
     }
 }
 
-impl Answer for Build {
+impl Answer for ThisBinary {
     const KIND: &'static str = "Version";
 }
 
 pub(crate) fn print(format: Format) -> ExitCode {
-    match output::text(&Build::this(), format, render) {
+    match output::text(&ThisBinary::this(), format, render) {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS
@@ -57,7 +57,7 @@ pub(crate) fn print(format: Format) -> ExitCode {
     }
 }
 
-fn render(build: &Build) -> String {
+fn render(build: &ThisBinary) -> String {
     let mut text = format!("kerf {}\n", build.version);
     for (what, value) in [
         ("commit", build.commit.map(str::to_owned)),

@@ -39,7 +39,7 @@ pub(super) fn first() -> Vec<Value> {
 
 impl Workloads {
     /// A new workload, perhaps with a budget.
-    pub(super) fn new(&mut self, random: &mut Random) -> Vec<Value> {
+    pub(super) fn another(&mut self, random: &mut Random) -> Vec<Value> {
         self.made += 1;
         let name = format!("w{}", self.made);
         let kind = match random.below(12) {
@@ -112,7 +112,7 @@ impl Workloads {
     /// Something that a user does to a workload.
     pub(super) fn change(&mut self, random: &mut Random) -> Vec<(u64, Action)> {
         if self.alive.len() < MOST && random.chance(0.35) {
-            return self.new(random).into_iter().map(|it| (0, Action::Create(it))).collect();
+            return self.another(random).into_iter().map(|it| (0, Action::Create(it))).collect();
         }
         if self.alive.is_empty() {
             return Vec::new();
@@ -125,9 +125,9 @@ impl Workloads {
             let delete = |kind: String| (0, Action::Delete { kind, name: name.clone() });
             return vec![delete(kind), delete("PodDisruptionBudget".to_owned())];
         }
-        let scales = matches!(kind.as_str(), "Deployment" | "StatefulSet");
+        let has_replicas = matches!(kind.as_str(), "Deployment" | "StatefulSet");
         let patch = |patch: Value| Action::Patch { kind: kind.clone(), name: name.clone(), patch };
-        if scales && random.chance(0.75) {
+        if has_replicas && random.chance(0.75) {
             let most = if kind == "StatefulSet" { 5 } else { 12 };
             let to = random.below(most);
             let scaled = patch(json!({"spec": {"replicas": to}}));

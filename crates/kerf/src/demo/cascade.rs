@@ -33,6 +33,8 @@ const SIDES: [(&str, &str); 2] = [("Karpenter's policy", "parity"), ("Kerf's def
 /// computes in seconds.
 const SCENARIO: &str = include_str!("../../../../examples/simulate/off-peak-cascade.yaml");
 const LENGTH: &str = "1h";
+const STORY: &str =
+    "The load of an evening shrinks and never rests: the same pods, prices and minutes for both.";
 
 /// A line is printed whenever this much time has passed.
 const STRIDE: Duration = Duration::from_mins(5);
@@ -47,7 +49,7 @@ pub(super) fn play(options: &DemoOptions) -> Result<(), DemoError> {
         return pictures(duel, directory);
     }
     if options.json {
-        duel.to_the_end()?;
+        duel.finish()?;
         let text = serde_json::to_string_pretty(&duel.report()?).map_err(io::Error::from)?;
         return Ok(writeln!(io::stdout(), "{text}")?);
     }
@@ -82,7 +84,7 @@ fn show(duel: &mut Duel, options: &DemoOptions) -> Result<(), DemoError> {
 /// A line for every few minutes.
 fn tell(duel: &mut Duel, options: &DemoOptions) -> Result<(), DemoError> {
     let mut to = io::stdout();
-    writeln!(to, "{}\n", duel.story())?;
+    writeln!(to, "{STORY}\n")?;
     let [left, right] = SIDES.map(|(name, _)| name.to_uppercase());
     writeln!(to, "          {left:<45} {right}")?;
     while duel.elapsed < duel.length {
@@ -172,7 +174,7 @@ impl Duel {
         }
         self.elapsed = (self.elapsed + by).min(self.length);
         for actor in &self.actors {
-            actor.ask(Ask::Live(self.elapsed))?;
+            actor.ask(Ask::Live(self.elapsed));
         }
         for (at, actor) in self.actors.iter().enumerate() {
             let Answer::Side(now, mut side) = actor.answer()? else { return actor.lost() };
@@ -190,13 +192,13 @@ impl Duel {
         Ok(())
     }
 
-    fn to_the_end(&mut self) -> Result<(), DemoError> {
+    fn finish(&mut self) -> Result<(), DemoError> {
         self.advance(self.length)
     }
 
     fn summaries(&self) -> Result<Vec<Summary>, DemoError> {
         let summary = |actor: &Actor| {
-            actor.ask(Ask::Sum)?;
+            actor.ask(Ask::Sum);
             match actor.answer()? {
                 Answer::Summary(summary) => Ok(*summary),
                 Answer::Side(..) => actor.lost(),
@@ -205,13 +207,9 @@ impl Duel {
         self.actors.iter().map(summary).collect()
     }
 
-    fn story(&self) -> String {
-        "The load of an evening shrinks and never rests: the same pods, prices and minutes for both.".to_owned()
-    }
-
     fn stage(&self, pace: Option<&Pace>) -> Stage {
         Stage {
-            story: self.story(),
+            story: STORY.to_owned(),
             now: self.now,
             elapsed: self.elapsed,
             length: self.length,
@@ -338,10 +336,9 @@ impl Actor {
         Self { name, asks, answers }
     }
 
-    fn ask(&self, ask: Ask) -> Result<(), DemoError> {
+    fn ask(&self, ask: Ask) {
         // Where nobody listens any more, the answer says why.
         let _ = self.asks.send(ask);
-        Ok(())
     }
 
     fn answer(&self) -> Result<Answer, DemoError> {

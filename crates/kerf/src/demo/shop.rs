@@ -77,12 +77,12 @@ async fn show(
     stop: &CancellationToken,
 ) -> Result<(), DemoError> {
     let end = play.scenario().length.as_duration();
-    let mut pace = Pace::of(options, end);
+    let mut motion = Pace::of(options, end);
     let mut screen = Screen::open()?;
     let mut time = Duration::ZERO;
     while time < end && !stop.is_cancelled() {
         let drawn = Instant::now();
-        time = (time + pace.stride()).min(end);
+        time = (time + motion.stride()).min(end);
         play.until(time).await?;
         renew(page).await;
         let ledger = play.ledger();
@@ -94,15 +94,15 @@ async fn show(
             now: ledger.now(),
             elapsed: time,
             length: end,
-            speed: Some(pace.speed),
-            paused: pace.paused,
+            speed: Some(motion.speed),
+            paused: motion.paused,
             hint: server.map(Server::invitation),
             sides: vec![scene::side(ledger, "", 0)],
             verdict: None,
         };
         screen.draw(|area, buffer, palette| stage.draw(area, buffer, palette))?;
         // Blocks the whole cluster, which is the point: its time is what the terminal shows.
-        if pace.keys(&screen, drawn)? {
+        if motion.keys(&screen, drawn)? {
             stop.cancel();
         }
     }

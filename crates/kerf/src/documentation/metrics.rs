@@ -40,16 +40,15 @@ pub(super) fn groups() -> impl Iterator<Item = String> {
 }
 
 pub(super) fn table(group: &str) -> String {
-    let families = match group.strip_prefix("provider ") {
-        Some(name) => of_provider(providers::named(name).unwrap()),
-        None => {
-            let (_, prefixes) = GROUPS.iter().find(|(name, _)| *name == group).unwrap();
-            let is_of_group = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
-            OWN.iter()
-                .filter(|(name, _)| is_of_group(name))
-                .map(|(n, m)| (n.clone(), m.clone()))
-                .collect()
-        }
+    let families = if let Some(name) = group.strip_prefix("provider ") {
+        of_provider(providers::named(name).unwrap())
+    } else {
+        let (_, prefixes) = GROUPS.iter().find(|(name, _)| *name == group).unwrap();
+        let is_of_group = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        OWN.iter()
+            .filter(|(name, _)| is_of_group(name))
+            .map(|(n, m)| (n.clone(), m.clone()))
+            .collect()
     };
     let mut text = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
     for (name, Metric { kind, help, labels }) in families {
@@ -86,10 +85,10 @@ fn read(text: &str) -> Families {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').unwrap();
             name.clone_into(&mut last);
-            families.entry(last.clone()).or_default().help = help.to_owned();
+            help.clone_into(&mut families.entry(last.clone()).or_default().help);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            families.entry(name.to_owned()).or_default().kind = kind.to_owned();
+            kind.clone_into(&mut families.entry(name.to_owned()).or_default().kind);
         } else if let Some((_, labels)) = line.split_once('{') {
             let (labels, _) = labels.rsplit_once('}').unwrap();
             let keys =

@@ -24,18 +24,15 @@ use crate::{
 
 /// The cluster now, or the files.
 pub(super) fn look(options: &TopOptions, following: Option<&Following>) -> Result<Seen, PlanError> {
-    let (objects, mut view) = match following {
-        Some(following) => {
-            let (objects, notes) = following.objects();
-            let view = View { subject: following.subject().to_owned(), notes, ..View::default() };
-            (Objects::of_cluster(objects, &options.sources), view)
-        }
-        None => {
-            let names: Vec<_> =
-                options.sources.files.iter().map(|file| file.display().to_string()).collect();
-            let view = View { subject: names.join(", "), ..View::default() };
-            (Objects::gather(&options.sources), view)
-        }
+    let (objects, mut view) = if let Some(following) = following {
+        let (objects, notes) = following.objects();
+        let view = View { subject: following.subject().to_owned(), notes, ..View::default() };
+        (Objects::of_cluster(objects, &options.sources), view)
+    } else {
+        let names: Vec<_> =
+            options.sources.files.iter().map(|file| file.display().to_string()).collect();
+        let view = View { subject: names.join(", "), ..View::default() };
+        (Objects::gather(&options.sources), view)
     };
     let objects = match objects {
         // A cluster of which nothing is there yet is one to watch all the same.

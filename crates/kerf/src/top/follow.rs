@@ -27,7 +27,7 @@ const WATCH: u32 = 60;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 /// How long the first look may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Without these there is nothing to show.
 const NEEDED: [&str; 3] = ["nodepools", "nodes", "pods"];
 

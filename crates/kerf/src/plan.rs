@@ -31,10 +31,10 @@ use input::InputError;
 use report::Report;
 
 pub(crate) use disruption::CommandReport;
-#[cfg(test)]
+#[cfg(all(test, feature = "simulate"))]
 pub(crate) use disruption::Report as DisruptionReport;
 pub(crate) use moment::Moment;
-#[cfg(test)]
+#[cfg(all(test, feature = "simulate"))]
 pub(crate) use report::Report as PlanReport;
 pub(crate) use report::{Claim, Refused};
 pub(crate) use table::count;

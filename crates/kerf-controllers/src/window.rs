@@ -245,7 +245,7 @@ mod tests {
                 refused("b", single, Blocked::UnknownPrice),
             ],
         );
-        let both = [("a".to_owned(), "NoNode"), ("b".to_owned(), "UnknownPrice")];
+        let both = [("a".to_owned(), "not_ready"), ("b".to_owned(), "unknown_price")];
         assert_eq!(told(&window), both);
         window.refused(&snapshot(&["a", "b"]), &[]);
         assert_eq!(told(&window), both, "it was not looked at again");

@@ -180,6 +180,11 @@ impl Algebra {
         }
     }
 
+    /// The set that asks for this alone.
+    pub(crate) fn only(&mut self, key: Key, rule: Rule) -> SetId {
+        self.intern(vec![(key, rule)])
+    }
+
     /// The set that asks for this value of this key.
     pub(crate) fn pin(&mut self, key: Key, value: Value) -> SetId {
         if let Some(known) = self.pins.get(&(key, value)) {

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use kerf_model::pod::HostPort;
+use kerf_model::{Price, pod::HostPort};
 use rustc_hash::FxHasher;
 
 use crate::algebra::{SetId, id};
@@ -40,6 +40,8 @@ pub(crate) struct Claim {
     pub(crate) reservations: Vec<u32>,
     pub(crate) min_values_relaxed: bool,
     pub(crate) pods: Vec<u32>,
+    /// Pods that it was not opened for must not make it dearer than this.
+    pub(crate) ceiling: Option<Price>,
 }
 
 impl Claims {
@@ -108,6 +110,7 @@ mod tests {
             reservations: Vec::new(),
             min_values_relaxed: false,
             pods: pods.to_vec(),
+            ceiling: None,
         }
     }
 

@@ -29,9 +29,12 @@ mod constraints;
 mod explain;
 mod finish;
 mod groups;
+mod guide;
 mod leave;
 mod search;
 mod self_anti_affinity;
+
+use guide::Guided;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Engine<'s> {
@@ -70,6 +73,9 @@ pub(crate) struct Engine<'s> {
     leaving: Vec<usize>,
     left_behind: Vec<&'s Arc<Pod>>,
     pub(crate) scratch: Scratch,
+    /// Machines that were proposed for pods, and the claims that were opened for them.
+    guide: Option<Arc<guide::Guide>>,
+    proposed_claims: FxHashMap<usize, usize>,
 }
 
 /// Bound pods as topology counts them, by node.
@@ -166,6 +172,8 @@ impl<'s> Engine<'s> {
             leaving: Vec::new(),
             left_behind: Vec::new(),
             scratch: Scratch::default(),
+            guide: None,
+            proposed_claims: FxHashMap::default(),
         };
         engine.drop_unusable_pools();
         engine.charge_limits_for_nodes();
@@ -180,6 +188,12 @@ impl<'s> Engine<'s> {
     /// The same run with another choice among equal claims. For an engine that has not run yet.
     pub(crate) fn with_ties(&self, ties: Ties) -> Self {
         Self { claims: Claims::new(ties), ..self.clone() }
+    }
+
+    /// The same run with machines that are tried first, for an engine that has not run yet. The guide is of one that has: it
+    /// knows more sets of requirements, and those that both know have the same numbers.
+    pub(crate) fn with_guide(&self, guide: guide::Guide, ran: Self) -> Self {
+        Self { guide: Some(Arc::new(guide)), algebra: ran.algebra, ..self.clone() }
     }
 
     fn sort_pending_pods(&mut self) {
@@ -304,6 +318,9 @@ impl<'s> Engine<'s> {
         let attempt = self.attempt(class);
         if attempt.unsatisfiable_until > 0 {
             return Err(Stuck::Nowhere { until: attempt.unsatisfiable_until });
+        }
+        if let Guided::Placed = self.place_as_proposed(pod, class, &attempt) {
+            return Ok(());
         }
         if let Some(node) = self.first_accepting_node(class, &attempt) {
             self.commit_to_node(pod, class, node);

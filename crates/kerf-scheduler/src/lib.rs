@@ -27,6 +27,7 @@ mod existing;
 mod lanes;
 mod limits;
 mod options;
+mod packing;
 mod plan;
 mod probe;
 mod queue;
@@ -59,25 +60,38 @@ const PODS_IN_ALL: usize = 1_600;
 /// More plans than this hardly ever find anything cheaper.
 const MOST_PLANS: usize = 16;
 
-/// The cheapest of a few plans that differ in which of equal claims gets a pod first.
+/// The cheapest of a few plans.
 ///
-/// No such choice is the best for all inputs, so they are tried out where that is quick, and the more the fewer pods there
-/// are. Beyond [`FEW_PODS`] it is [`schedule`].
+/// They differ in which of equal claims gets a pod first. No such choice is the best for all inputs, so they are tried out where
+/// that is quick, and the more the fewer pods there are. With [`Options::packing`] the last one is packed machine by machine
+/// (`packing.rs`). The result is never dearer than what [`schedule`] finds, because that is the first of them.
 pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
-    if snapshot.pods.len() > FEW_PODS {
-        return schedule(snapshot, options);
-    }
     let engine = engine::Engine::new(snapshot, options);
-    let plan = |ties| engine.with_ties(ties).run(&[]);
-    let first = plan(Ties::Oldest);
-    // With one claim there is nothing to choose from.
-    if first.claims.len() < 2 {
-        return first;
-    }
-    let others = [Ties::FewestCores, Ties::LeastMemory].into_iter();
-    let others = others.chain((0..).map(Ties::Drawn)).take(plans_for(snapshot.pods.len()) - 1);
+    let run = |ties| {
+        let mut engine = engine.with_ties(ties);
+        let plan = engine.run(&[]);
+        (plan, engine)
+    };
+    let mut best = run(Ties::Oldest);
     let rank = |plan: &Plan| (plan.failures.len(), plan.price(), plan.claims.len());
-    others.map(plan).fold(first, |best, plan| if rank(&plan) < rank(&best) { plan } else { best })
+    // With one claim there is nothing to choose from.
+    if best.0.claims.len() > 1 && snapshot.pods.len() <= FEW_PODS {
+        let others = [Ties::FewestCores, Ties::LeastMemory].into_iter();
+        let others = others.chain((0..).map(Ties::Drawn));
+        for ties in others.take(plans_for(snapshot.pods.len()) - 1) {
+            let other = run(ties);
+            if rank(&other.0) < rank(&best.0) {
+                best = other;
+            }
+        }
+    }
+    let (plan, mut ran) = best;
+    if options.packing == 0 {
+        return plan;
+    }
+    let Some(guide) = ran.guide(options.packing) else { return plan };
+    let packed = engine.with_guide(guide, ran).run(&[]);
+    if rank(&packed) < rank(&plan) { packed } else { plan }
 }
 
 /// Luck matters most where there are few claims, and there more plans take no longer than a few do for many.

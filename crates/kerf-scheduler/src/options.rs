@@ -11,6 +11,9 @@ pub struct Options {
     pub honor_settling: bool,
     /// Instance types kept per claim, the cheapest first.
     pub max_instance_types: usize,
+    /// How much work the search for cheaper machines may cost, in looks at sorts of pods; a million takes some 20 ms. Zero:
+    /// there is no search.
+    pub packing: u64,
 }
 
 impl Default for Options {
@@ -21,6 +24,7 @@ impl Default for Options {
             reserved: ReservedMode::Fallback,
             honor_settling: false,
             max_instance_types: MAX_INSTANCE_TYPES,
+            packing: 0,
         }
     }
 }

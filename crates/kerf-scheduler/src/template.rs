@@ -24,6 +24,8 @@ pub(crate) struct Template {
     pub(crate) capacity: Vec<Lanes>,
     pub(crate) daemon_groups: Vec<DaemonGroup>,
     pub(crate) reserved: Vec<ReservedOffering>,
+    /// By row, what is left to pods beside daemons.
+    room_of_rows: Vec<Lanes>,
     room: Vec<Thresholds>,
     rules: FxHashMap<Key, KeyRows>,
     shapes: Vec<Shape>,
@@ -102,6 +104,7 @@ impl Template {
             capacity: Vec::new(),
             daemon_groups: Vec::new(),
             reserved: Vec::new(),
+            room_of_rows: Vec::new(),
             room: Vec::new(),
             rules: FxHashMap::default(),
             shapes: Vec::new(),
@@ -164,6 +167,7 @@ impl Template {
             }
         }
         template.room = (0..lanes.len()).map(|lane| Thresholds::new(lane, &room)).collect();
+        template.room_of_rows = room;
         template
     }
 
@@ -261,13 +265,10 @@ impl Template {
         if let Some(known) = self.prices.get(&set) {
             return Arc::clone(known);
         }
-        let serving: Vec<bool> =
-            self.shapes.iter().map(|shape| algebra.merge(set, shape.set).is_some()).collect();
         let mut cheapest = vec![Price::MAX; self.pool.instance_types.len()];
-        for row in &self.rows {
+        for (row, price) in self.rows.iter().zip(self.row_prices(set, algebra)) {
             let best = &mut cheapest[row.instance_type as usize];
-            let offered = row.offerings.iter().filter(|(shape, _)| serving[*shape as usize]);
-            *best = offered.map(|(_, price)| *price).fold(*best, Price::min);
+            *best = price.min(*best);
         }
         let mut order: Vec<_> = cheapest
             .into_iter()
@@ -297,6 +298,22 @@ impl Template {
     /// What its type has, daemons and reserves included.
     pub(crate) fn capacity_of(&self, row: usize, lane: usize) -> i64 {
         self.capacity[self.rows[row].instance_type as usize][lane]
+    }
+
+    /// By row, the lowest price at which it can be bought under these requirements.
+    pub(crate) fn row_prices(&self, set: SetId, algebra: &mut Algebra) -> Vec<Price> {
+        let serving: Vec<bool> =
+            self.shapes.iter().map(|shape| algebra.merge(set, shape.set).is_some()).collect();
+        let price = |row: &Row| {
+            let offered = row.offerings.iter().filter(|(shape, _)| serving[*shape as usize]);
+            offered.map(|(_, price)| *price).min().unwrap_or(Price::MAX)
+        };
+        self.rows.iter().map(price).collect()
+    }
+
+    /// What a row leaves to pods beside daemons.
+    pub(crate) fn room_of(&self, row: usize) -> &Lanes {
+        &self.room_of_rows[row]
     }
 
     /// The instance types of these rows, as bits.

@@ -38,7 +38,7 @@ impl Engine<'_> {
         class: ClassId,
         template: usize,
         accepted: Accepted,
-    ) {
+    ) -> usize {
         let spec = Arc::clone(&self.classes[class.index()].spec);
         self.reservations.exchange(&[], &accepted.reservations);
         let claim = Claim {
@@ -50,9 +50,11 @@ impl Engine<'_> {
             reservations: accepted.reservations,
             min_values_relaxed: accepted.min_values_relaxed,
             pods: vec![pod],
+            ceiling: None,
         };
         self.limits[template].take_largest(&self.templates[template], &claim.rows);
         let index = self.claims.open(claim);
         self.record(class, Place::Claim(index));
+        index
     }
 }

@@ -78,6 +78,12 @@ pub(crate) struct Accepted {
     pub(super) min_values_relaxed: bool,
 }
 
+impl Accepted {
+    pub(super) fn set(&self) -> SetId {
+        self.set
+    }
+}
+
 /// One pod and one claim, open or new.
 struct Evaluation<'a, W> {
     attempt: &'a Attempt,
@@ -151,15 +157,34 @@ impl Engine<'_> {
         template: usize,
         witness: &mut W,
     ) -> Result<Accepted, Rejected> {
+        self.evaluate_new(attempt, template, self.templates[template].set, witness)
+    }
+
+    fn evaluate_new<W: Witness>(
+        &mut self,
+        attempt: &Attempt,
+        template: usize,
+        set: SetId,
+        witness: &mut W,
+    ) -> Result<Accepted, Rejected> {
         if !W::LOOKS {
             self.check_hosts(attempt, None, witness)?;
         }
-        let set = self.templates[template].set;
         let set = self.evaluate_manifests(attempt, template, set, witness)?;
         self.start_within_limits::<W>(template)?;
         let relax = self.relaxes_min_values();
         let mut evaluation = Evaluation::new(attempt, template, None, relax, witness);
         self.evaluate_rows(&mut evaluation, set, &attempt.spec.base.key.requests)
+    }
+
+    /// A new claim that asks for more than its pool does.
+    pub(super) fn evaluate_template_as(
+        &mut self,
+        attempt: &Attempt,
+        template: usize,
+        set: SetId,
+    ) -> Result<Accepted, Rejected> {
+        self.evaluate_new(attempt, template, set, &mut Unseen)
     }
 
     /// What users see in their manifests: the first check that refuses is the reason, and this is where they look first.

@@ -48,11 +48,11 @@ impl Engine<'_> {
                 continue;
             }
             match self.evaluate_claim(attempt, claim) {
-                Ok(accepted) => {
+                Ok(accepted) if self.is_within_ceiling(claim, accepted.set()) => {
                     found = Some((claim, accepted));
                     break;
                 }
-                Err(Rejected::ForNow | Rejected::WaitsForReservation) => {}
+                Ok(_) | Err(Rejected::ForNow | Rejected::WaitsForReservation) => {}
                 Err(Rejected::ForThisRun | Rejected::Always) => dead.insert(claim),
             }
         }

@@ -37,7 +37,8 @@ fn main() -> Result<()> {
 }
 
 fn schedule_all(snapshot: &Snapshot, preferences: PreferencePolicy, runs: usize) -> Result<()> {
-    let options = Options { preferences, ..Options::default() };
+    let packing = env::var("KERF_PACKING").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let options = Options { preferences, packing, ..Options::default() };
     for _ in 0..runs {
         let region = Region::new(ALLOCATOR);
         let (start, cpu_start) = (Instant::now(), cpu_seconds());

@@ -151,7 +151,7 @@ async fn pods_and_pools_are_told_of_once_in_karpenters_words() {
     world.pass(Duration::from_mins(1)).await;
     assert_eq!(log.of("nodepool is ready").len(), 1);
 
-    let huge = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9000"}}}]});
+    let huge = json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "9000"}}}]});
     for name in ["huge-a", "huge-b"] {
         world.create(build::pod(name, &huge)).await;
     }

@@ -7,7 +7,7 @@ use crate::kerf::{ROOT, kerf};
 /// Every example of the pages, run again.
 #[test]
 fn the_documentation_shows_what_is_printed() {
-    for (page, count) in [("explain.md", 7), ("json.md", 1)] {
+    for (page, count) in [("explain.md", 7), ("json.md", 1), ("top.md", 1)] {
         let page = fs::read_to_string(format!("{ROOT}/docs/{page}")).unwrap();
         let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
         assert_eq!(examples.len(), count);

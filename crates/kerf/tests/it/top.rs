@@ -1,7 +1,6 @@
 //! `kerf top` as its users meet it, where there is no terminal.
 
 use std::{
-    fs,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     process::Stdio,
@@ -10,26 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::kerf::{ROOT, command, kerf, output, write_kubeconfig};
-
-/// Every example of the page, run again.
-#[test]
-fn the_documentation_shows_what_is_printed() {
-    let page = fs::read_to_string(format!("{ROOT}/docs/top.md")).unwrap();
-    let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
-    assert_eq!(examples.len(), 1);
-    for example in examples {
-        let (line, shown) = example.split_once('\n').unwrap();
-        let arguments: Vec<_> = line.split_whitespace().collect();
-        let (code, printed, errors) = kerf(&arguments);
-        assert_eq!((code, errors.as_str()), (Some(0), ""), "{line}");
-        let indented = printed.lines().map(|line| match line {
-            "" => "\n".to_owned(),
-            line => format!("    {line}\n"),
-        });
-        assert!(shown.starts_with(&indented.collect::<String>()), "{line}:\n{printed}");
-    }
-}
+use crate::kerf::{command, kerf, output, write_kubeconfig};
 
 #[test]
 fn the_document_has_the_verdicts_of_explain() {

@@ -35,7 +35,7 @@ impl Cloud {
         Self { provider, catalogue: catalogue.into() }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.provider.name()
     }
 
@@ -63,7 +63,8 @@ impl Cloud {
         let api_version = of_kind.map(|it| format!("{}/{}", it.group, it.version));
         let mut class = json!({
             "apiVersion": api_version, "kind": reference["kind"], "metadata": {"name": reference["name"]},
-            "spec": written.map_or_else(|| json!({}), |class| class["spec"].clone()),
+            // One that says nothing may have none.
+            "spec": written.and_then(|class| class.get("spec")).cloned().unwrap_or_else(|| json!({})),
         });
         let mut status = written.map_or(Value::Null, |class| class["status"].clone());
         status["conditions"] = json!([{

@@ -49,7 +49,7 @@ pub struct Comparison {
 }
 
 /// Points of a plot over time, and steps of a progress bar.
-const SAMPLES: u32 = 240;
+pub(crate) const SAMPLES: u32 = 240;
 
 /// Runs one policy to the end, in virtual time. `progress` hears of each of the 240 parts of the run.
 pub fn run(
@@ -123,6 +123,16 @@ pub fn compare(
 }
 
 impl Comparison {
+    /// Puts a run that was not played before all others. What it saved is measured as theirs is.
+    pub fn put_first(&mut self, mut recording: Recording) {
+        let baseline = self.policies.iter().find_map(|one| Some(one.cost + one.savings?));
+        if let Some(cost) = baseline {
+            recording.summary.measure_against(cost);
+        }
+        self.policies.insert(0, recording.summary);
+        self.samples.insert(0, recording.samples);
+    }
+
     /// The length in words.
     pub fn shown_length(&self) -> String {
         let hours = format!("{:.2}", self.hours);

@@ -16,8 +16,26 @@ mod plot;
 use colour::Colours;
 use plot::{Axes, Point, Series, multiples, scatter};
 
-/// The page.
+/// What a page begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct Heading<'a> {
+    /// The command that made it.
+    pub command: &'a str,
+    pub verdict: &'a str,
+    /// What the figures are of.
+    pub subject: &'a str,
+}
+
+/// The page of a simulation.
 pub fn html(comparison: &Comparison) -> String {
+    let verdict = comparison.verdict();
+    let subject = "a simulated cluster";
+    html_under(Heading { command: "kerf simulate", verdict: &verdict, subject }, comparison)
+}
+
+/// The page, with a heading of its own.
+pub fn html_under(heading: Heading<'_>, comparison: &Comparison) -> String {
+    let Heading { command, verdict, subject } = heading;
     let mut page = String::new();
     let title = escaped(&comparison.scenario);
     let description = match &*comparison.description {
@@ -28,10 +46,10 @@ pub fn html(comparison: &Comparison) -> String {
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
-         <title>{title} – kerf simulate</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <p class=\"quiet\">{title}</p>\n<h1>{}</h1>\n{description}<p class=\"quiet\">{} of a simulated cluster, {}. \
+         <title>{title} – {command}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <p class=\"quiet\">{title}</p>\n<h1>{}</h1>\n{description}<p class=\"quiet\">{} of {subject}, {}. \
          What is saved is measured against <code>when-empty</code>, which evicts nothing to save money.</p>\n",
-        escaped(&comparison.verdict()),
+        escaped(verdict),
         comparison.shown_length(),
         comparison.shown_seeds()
     );

@@ -29,6 +29,29 @@ const SHORT_LIFE_MS: i64 = 30 * 60 * 1000;
 /// A node that consolidation takes away again before this is part of a cascade.
 const CASCADE_MS: i64 = 10 * 60 * 1000;
 
+/// A change of an object, by whoever saw it: the testbed, or a watch of a real cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The resource's name in the plural.
+    pub resource: &'a str,
+    /// `namespace/name`, `name`, or anything else that stands for one object.
+    pub key: &'a str,
+    /// The object now, or the last that was known of it.
+    pub object: &'a Value,
+    pub is_gone: bool,
+}
+
+impl<'a> From<&'a Observation> for Change<'a> {
+    fn from(seen: &'a Observation) -> Self {
+        Self {
+            resource: seen.resource(),
+            key: seen.key(),
+            object: seen.object(),
+            is_gone: seen.is_gone(),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Ledger {
     policy: String,
@@ -163,7 +186,11 @@ impl Ledger {
     }
 
     /// Takes note of a cluster that stood before the run began: none of it was launched or started by the run.
-    pub(crate) fn take_over(&mut self, cluster: &[Observation], market: &Market) {
+    pub(crate) fn take_over<'a>(
+        &mut self,
+        cluster: impl IntoIterator<Item = Change<'a>>,
+        market: &Market,
+    ) {
         self.take_in(self.opened, cluster, market);
         let Totals { peak_nodes, peak_price, .. } = self.totals;
         self.totals = Totals { peak_nodes, peak_price, ..Totals::default() };
@@ -171,12 +198,17 @@ impl Ledger {
     }
 
     /// Takes note of changes that were written at this time.
-    pub(crate) fn take_in(&mut self, now: Timestamp, changes: &[Observation], market: &Market) {
+    pub(crate) fn take_in<'a>(
+        &mut self,
+        now: Timestamp,
+        changes: impl IntoIterator<Item = Change<'a>>,
+        market: &Market,
+    ) {
         self.pass(now);
         for change in changes {
-            match change.resource() {
-                "nodeclaims" if change.is_gone() => self.claim_is_gone(change.key()),
-                "nodeclaims" => self.see_claim(change.key(), change.object(), market),
+            match change.resource {
+                "nodeclaims" if change.is_gone => self.claim_is_gone(change.key),
+                "nodeclaims" => self.see_claim(change.key, change.object, market),
                 "pods" => self.see_pod(change),
                 _ => self.see_event(change),
             }
@@ -321,9 +353,9 @@ impl Ledger {
         *self.totals.removals.entry(reason).or_default() += 1;
     }
 
-    fn see_pod(&mut self, change: &Observation) {
+    fn see_pod(&mut self, change: Change<'_>) {
         let PodChange { nodes, started, evicted, restarted_often } =
-            self.pods.see(change.key(), change.object(), change.is_gone(), self.counted_until);
+            self.pods.see(change.key, change.object, change.is_gone, self.counted_until);
         self.totals.pods_started += u64::from(started);
         self.totals.evictions += u64::from(evicted);
         self.totals.restarted_often += u64::from(restarted_often);
@@ -334,9 +366,9 @@ impl Ledger {
         }
     }
 
-    fn see_event(&mut self, change: &Observation) {
-        let event = change.object();
-        if change.is_gone() || text(event, "/source/component") != "karpenter" {
+    fn see_event(&mut self, change: Change<'_>) {
+        let event = change.object;
+        if change.is_gone || text(event, "/source/component") != "karpenter" {
             return;
         }
         let (reason, about) = (text(event, "/reason"), text(event, "/involvedObject/name"));

@@ -14,7 +14,7 @@ use crate::{
 pub(crate) fn foundation(scenario: &Scenario) -> Vec<Value> {
     let cloud = &scenario.cloud;
     let mut references: Vec<Value> = Vec::new();
-    for pool in &scenario.pools {
+    for pool in &scenario.all_pools() {
         let template = pool.spec.get("template").unwrap_or(&Value::Null);
         let reference = cloud.node_class_ref(&template["spec"]["nodeClassRef"]);
         if !references.contains(&reference) {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::{
     cloud::Offers,
     initial::Pools,
-    ledger::{Ledger, OBSERVED},
+    ledger::{Change, Ledger, OBSERVED},
     load::LoadError,
     market::{Market, MarketError, Place},
     objects,
@@ -45,9 +45,20 @@ pub struct Play {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     PricesMove,
-    PoolChanges { pool: usize, change: usize },
-    WorkloadScales { workload: usize, replicas: u32 },
-    SetScales { set: usize, replicas: u32 },
+    PoolChanges {
+        pool: usize,
+        change: usize,
+    },
+    WorkloadScales {
+        workload: usize,
+        replicas: u32,
+    },
+    SetScales {
+        set: usize,
+        replicas: u32,
+    },
+    /// By its place in the scenario's record.
+    Recorded(usize),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +91,7 @@ impl PlayError {
         Self::Policy { policy: policy.name.clone(), source }
     }
 
-    fn unknown(node: String, place: Place) -> Self {
+    pub(crate) fn unknown(node: String, place: Place) -> Self {
         let Place { instance_type, zone, capacity_type } = place;
         Self::UnknownInstanceType { node, instance_type, zone, capacity_type }
     }
@@ -127,7 +138,7 @@ impl Play {
         initial.build(&testbed, scenario.start, &pools, &writer).await?;
         let mut ledger = Ledger::open(testbed.clock().now(), &policy.name);
         if !initial.machines.is_empty() {
-            ledger.take_over(&observer.changes().await, &market);
+            ledger.take_over(observer.changes().await.iter().map(Change::from), &market);
         }
         let actors = testbed.start_actors(Actors {
             kubelets: Some(KubeletSettings {
@@ -179,7 +190,8 @@ impl Play {
             tokio::select! {
                 biased;
                 changes = self.observer.changes() => {
-                    self.ledger.take_in(self.testbed.clock().now(), &changes, &self.market);
+                    let changes = changes.iter().map(Change::from);
+                    self.ledger.take_in(self.testbed.clock().now(), changes, &self.market);
                 }
                 ended_as = self.operator.ended() => {
                     return Err(ended(self.ledger.policy(), ended_as));
@@ -257,6 +269,10 @@ impl Play {
                 }
                 self.writer.change(&patch, &what).await?;
             }
+            Happening::Recorded(index) => {
+                let recorded = &self.scenario.record[index].what;
+                recorded.happen(&self.writer, &self.policy, &self.scenario.cloud).await?;
+            }
         }
         Ok(())
     }
@@ -307,6 +323,8 @@ fn script(
                 .map(|(at, replicas)| (at, Happening::SetScales { set: index, replicas })),
         );
     }
+    let recorded = scenario.record.iter().enumerate();
+    script.extend(recorded.map(|(index, moment)| (moment.at, Happening::Recorded(index))));
     script.retain(|(at, _)| *at < end);
     script.sort();
     script.into()

@@ -81,7 +81,12 @@ pub struct Sample {
 
 impl Summary {
     pub fn of(play: &Play) -> Self {
-        let ledger = play.ledger();
+        let blocked = counted(&play.metrics(), BLOCKED, "reason");
+        Self { blocked, ..Self::of_ledger(play.ledger()) }
+    }
+
+    /// What a ledger knows: all but what the operator alone knows.
+    pub(crate) fn of_ledger(ledger: &Ledger) -> Self {
         let totals = ledger.totals();
         let hours = ledger.now().duration_since(ledger.opened()).as_secs_f64() / 3600.0;
         let peak = totals.peak_price.as_f64();
@@ -93,7 +98,7 @@ impl Summary {
             terminated: totals.terminated,
             short_lived: totals.short_lived,
             reconsolidated: totals.reconsolidated,
-            blocked: counted(&play.metrics(), BLOCKED, "reason"),
+            blocked: BTreeMap::new(),
             removed: totals.removals.clone(),
             node_hours: rounded(totals.node_hours()),
             pods_started: totals.pods_started,

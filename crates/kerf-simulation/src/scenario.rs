@@ -25,8 +25,11 @@ use crate::{
     stock::Stock,
 };
 
+mod record;
 mod snapshot;
 mod workload;
+
+pub use record::{Moment, Recorded};
 
 pub(crate) use workload::{Workload, wave};
 
@@ -76,6 +79,9 @@ pub struct Scenario {
     /// What is there from the start. Snapshots bring it; files cannot.
     #[serde(skip)]
     pub initial: InitialCluster,
+    /// What happens to that cluster, where it was recorded.
+    #[serde(skip)]
+    pub record: Vec<Moment>,
 }
 
 /// How long things take in the cluster.
@@ -268,6 +274,7 @@ impl Scenario {
         self.workloads.iter().all(Workload::is_constant)
             && self.prices.is_empty()
             && self.pools.iter().all(|pool| pool.changes.is_empty())
+            && self.record.is_empty()
     }
 
     /// What a reader of a report on it should know, in sentences. Fails if it could not be played.
@@ -285,8 +292,8 @@ impl Scenario {
 
     /// Group and kind of the NodeClasses that its pools refer to, in their order.
     pub fn node_class_kinds(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pools.iter().filter_map(|pool| {
-            let reference = &pool.spec.get("template")?["spec"]["nodeClassRef"];
+        self.pool_templates().filter_map(|template| {
+            let reference = &template["spec"]["nodeClassRef"];
             Some((reference["group"].as_str()?, reference["kind"].as_str()?))
         })
     }

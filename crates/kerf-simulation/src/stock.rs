@@ -50,7 +50,8 @@ impl Stock {
         let mut unpriced = BTreeSet::new();
         if let Some(types) = given {
             stock.shelves.push(types.into_iter().map(Arc::new).collect());
-            stock.of_pool = scenario.pools.iter().map(|pool| (pool.name.clone(), 0)).collect();
+            let pools = scenario.all_pools().into_iter();
+            stock.of_pool = pools.map(|pool| (pool.name, 0)).collect();
         } else {
             stock.fill(scenario, &seen, &mut unpriced)?;
         }
@@ -78,7 +79,8 @@ impl Stock {
     ) -> Result<(), MarketError> {
         let mut of_classes: BTreeMap<String, usize> = BTreeMap::new();
         let mut unknown = Vec::new();
-        for pool in &scenario.pools {
+        let pools = scenario.all_pools();
+        for pool in &pools {
             let class = pool.spec.get("template").map(|it| it["spec"]["nodeClassRef"].to_string());
             let class = class.unwrap_or_default();
             if let Some(index) = of_classes.get(&class) {
@@ -108,7 +110,7 @@ impl Stock {
         }
         self.notes.push(format!(
             "the instance types of pool {pool} are not known ({because}); nodes of the types that are there can be launched, and \
-             --print-instance-types prints these for --instance-types"
+             kerf simulate --print-instance-types prints these for --instance-types"
         ));
         let (entries, without_price) = seen.entries(|_| true, |_| None);
         unpriced.extend(without_price);
@@ -247,8 +249,7 @@ fn launchable(scenario: &Scenario, entry: &PoolEntry) -> Result<Launchable, Stri
 
 /// The labels that name the NodeClasses of these pools.
 fn node_class_labels(scenario: &Scenario) -> BTreeSet<String> {
-    let templates = scenario.pools.iter().filter_map(|pool| pool.spec.get("template"));
-    let references = templates.map(|template| &template["spec"]["nodeClassRef"]);
+    let references = scenario.pool_templates().map(|template| &template["spec"]["nodeClassRef"]);
     references
         .map(|reference| labels::node_class(text(reference, "/group"), text(reference, "/kind")))
         .collect()

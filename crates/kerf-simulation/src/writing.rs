@@ -3,7 +3,7 @@
 use kerf_testbed::Testbed;
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
 use serde_json::{Value, json};
@@ -51,6 +51,16 @@ impl Writer {
         let changed = self.api(object).patch(name, &parameters, &Patch::Merge(object)).await;
         changed.map_err(|error| self.refused(what, &error))?;
         Ok(())
+    }
+
+    /// Deletes an object. One that is not there any more is no error.
+    pub(crate) async fn delete(&self, object: &Value) -> Result<(), PlayError> {
+        let name = text(object, "/metadata/name");
+        match self.api(object).delete(name, &DeleteParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(self.refused(&shown(object), &error)),
+        }
     }
 
     fn api(&self, object: &Value) -> Api<DynamicObject> {

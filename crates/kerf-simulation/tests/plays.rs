@@ -331,7 +331,7 @@ fn types_that_no_catalogue_knows_are_what_their_nodes_show() {
         compared.notes,
         [
             "the instance types of pool p are not known (ExampleNodeClass is not a NodeClass of provider kwok); nodes of the \
-             types that are there can be launched, and --print-instance-types prints these for --instance-types",
+             types that are there can be launched, and kerf simulate --print-instance-types prints these for --instance-types",
             "the price of n2-two is not known; $0.025 per CPU and $0.001 per GB of memory and hour are assumed, 70% of it on \
              spot",
             "the load is constant, so policies differ only in what they make of the cluster as it is at the start; \

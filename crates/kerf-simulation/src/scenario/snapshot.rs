@@ -33,19 +33,30 @@ pub(super) fn items(value: &mut Value) -> Option<Vec<Value>> {
 }
 
 /// `start` is when these things were so.
-pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenario, Wrong> {
-    let node_classes = node_classes(&items);
+pub(super) fn scenario(items: Vec<Value>, start: Timestamp) -> Result<Scenario, Wrong> {
+    let scenario = cluster(items, &[], start)?;
+    if scenario.pools.is_empty() {
+        let problem = "there is no NodePool in the snapshot, so no node can be launched; \
+                       take it from a cluster with NodePools";
+        return Err(Wrong::new("items", problem));
+    }
+    Ok(scenario)
+}
+
+/// The same where pools may come later: `later` are those.
+pub(super) fn cluster(
+    mut items: Vec<Value>,
+    later: &[Value],
+    start: Timestamp,
+) -> Result<Scenario, Wrong> {
+    let node_classes = node_classes(&items, later);
     // Lists of kubectl say more than snapshots; some of it would tie objects to the cluster they come from.
     items.iter_mut().for_each(kerf_manifests::trim);
     let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
     let (mut namespaces, mut objects) = (vec![], vec![]);
     for item in items.into_iter().filter(|item| !leaves(item)) {
         match text(&item, "/kind") {
-            "NodePool" => pools.push(PoolEntry {
-                name: text(&item, "/metadata/name").to_owned(),
-                spec: item["spec"].as_object().cloned().unwrap_or_default(),
-                changes: Vec::new(),
-            }),
+            "NodePool" => pools.push(PoolEntry::of(&item)),
             "NodeClaim" => claims.push(item),
             "Node" => nodes.push(item),
             "Pod" => pods.push(item),
@@ -53,11 +64,6 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
             "DaemonSet" | "PodDisruptionBudget" => objects.push(bare(&item)),
             _ => {}
         }
-    }
-    if pools.is_empty() {
-        let problem = "there is no NodePool in the snapshot, so no node can be launched; \
-                       take it from a cluster with NodePools";
-        return Err(Wrong::new("items", problem));
     }
     let machines = machines(nodes, &claims, start);
     let sets = sets(&pods, &machines);
@@ -84,6 +90,7 @@ pub(super) fn scenario(mut items: Vec<Value>, start: Timestamp) -> Result<Scenar
             machines,
             sets,
         },
+        record: Vec::new(),
     })
 }
 
@@ -92,8 +99,9 @@ fn day() -> Result<GoDuration, Wrong> {
 }
 
 /// Those that pools and claims refer to. They are read before the items are trimmed to the kinds that decisions know.
-fn node_classes(items: &[Value]) -> Vec<Value> {
-    let kinds = kerf_manifests::referenced_node_classes(items);
+fn node_classes(items: &[Value], later: &[Value]) -> Vec<Value> {
+    let mut kinds = kerf_manifests::referenced_node_classes(items);
+    kinds.extend(kerf_manifests::referenced_node_classes(later));
     let is_class = |item: &&Value| {
         let group = text(item, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
         kinds.contains(&(group.to_owned(), text(item, "/kind").to_owned()))
@@ -224,7 +232,7 @@ fn workload_name<'a>(owner: &'a str, pod: &Value) -> &'a str {
     of_deployment.filter(|_| !hash.is_empty()).unwrap_or(owner)
 }
 
-fn template(pod: &Value, mark: &str) -> Value {
+pub(super) fn template(pod: &Value, mark: &str) -> Value {
     let mut metadata = kept_metadata(pod);
     for field in ["name", "namespace"] {
         metadata.as_object_mut().map(|all| all.remove(field));
@@ -267,7 +275,7 @@ fn pod_spec(spec: &Value) -> Map<String, Value> {
 }
 
 /// Without what the API server has added to it.
-fn bare(object: &Value) -> Value {
+pub(super) fn bare(object: &Value) -> Value {
     let mut bare = json!({
         "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": kept_metadata(object),
     });

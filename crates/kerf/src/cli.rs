@@ -27,6 +27,8 @@ pub(crate) mod flags;
 mod options;
 mod plan;
 #[cfg(feature = "simulate")]
+mod shadow;
+#[cfg(feature = "simulate")]
 mod simulate;
 #[cfg(test)]
 mod tests;
@@ -42,6 +44,8 @@ pub(crate) use plan::{
     ExplainOptions, Explained, Format, Output, PlanOptions, SnapshotOptions, Sources,
 };
 #[cfg(feature = "simulate")]
+pub(crate) use shadow::{RecordOptions, ReplayOptions, ReportOptions, ShadowOptions};
+#[cfg(feature = "simulate")]
 pub(crate) use simulate::SimulateOptions;
 pub(crate) use top::TopOptions;
 
@@ -56,6 +60,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     #[cfg(feature = "simulate")]
     Simulate(Box<SimulateOptions>),
+    #[cfg(feature = "simulate")]
+    Shadow(Box<ShadowOptions>),
     Crds(&'static dyn Provider),
     #[cfg(feature = "aws")]
     Aws(AwsCommand),
@@ -138,6 +144,10 @@ pub(crate) fn parse(
             Ok(Command::Simulate(Box::new(SimulateOptions::read(flags, variable)?)))
         }
         #[cfg(feature = "simulate")]
+        Some(("shadow", flags)) => {
+            Ok(Command::Shadow(Box::new(ShadowOptions::read(flags, variable)?)))
+        }
+        #[cfg(feature = "simulate")]
         Some(("demo", flags)) => Ok(Command::Demo(DemoOptions::read(flags)?)),
         #[cfg(feature = "aws")]
         Some(("aws", commands)) => Ok(Command::Aws(AwsCommand::read(commands)?)),
@@ -191,7 +201,10 @@ pub(crate) fn command() -> clap::Command {
         .subcommand(plan::snapshot_command())
         .subcommand(top::command());
     #[cfg(feature = "simulate")]
-    let kerf = kerf.subcommand(simulate::command()).subcommand(demo::command());
+    let kerf = kerf
+        .subcommand(simulate::command())
+        .subcommand(shadow::command())
+        .subcommand(demo::command());
     #[cfg(feature = "aws")]
     let kerf = kerf.subcommand(aws::command());
     kerf.subcommand(
@@ -246,6 +259,10 @@ fn examples() -> String {
             "kerf top                           the nodes of a cluster, live, and why each stays",
         ),
         (simulate, "kerf simulate scenario.yaml        what a policy would cost and spare"),
+        (
+            simulate,
+            "kerf shadow --record DIR           record a cluster that another autoscaler runs",
+        ),
     ];
     let lines = examples.into_iter().filter_map(|(here, line)| here.then_some(line));
     format!("Examples:\n  {}", lines.collect::<Vec<_>>().join("\n  "))
@@ -336,7 +353,7 @@ impl Refused {
             ErrorKind::InvalidSubcommand => {
                 let command = context(ContextKind::InvalidSubcommand).unwrap_or_default();
                 let hint = match command {
-                    "demo" | "simulate" => {
+                    "demo" | "simulate" | "shadow" => {
                         " (this build is without the cargo feature simulate)".into()
                     }
                     "aws" => " (this build is without the cargo feature aws)".into(),
@@ -371,11 +388,17 @@ fn given<'a>(matches: &'a ArgMatches, flag: &Flag) -> Option<&'a str> {
 /// The value of `--length`, where a command has it.
 #[cfg(feature = "simulate")]
 fn length(matches: &ArgMatches) -> Result<Option<GoDuration>, Refused> {
-    let Some(text) = matches.get_one::<String>("length") else { return Ok(None) };
+    duration(matches, "length")
+}
+
+/// The value of a flag that is a length of time.
+#[cfg(feature = "simulate")]
+fn duration(matches: &ArgMatches, flag: &str) -> Result<Option<GoDuration>, Refused> {
+    let Some(text) = matches.get_one::<String>(flag) else { return Ok(None) };
     let length = text.parse().ok().filter(|length: &GoDuration| !length.as_duration().is_zero());
     let length = length.ok_or_else(|| {
         let expected = "expected a duration such as 2h or 90m";
-        Refused::Usage(format!("invalid value {text:?} for --length: {expected}"))
+        Refused::Usage(format!("invalid value {text:?} for --{flag}: {expected}"))
     })?;
     Ok(Some(length))
 }

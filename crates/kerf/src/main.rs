@@ -20,6 +20,8 @@ mod run;
 #[cfg(all(test, feature = "simulate"))]
 mod schemas;
 #[cfg(feature = "simulate")]
+mod shadow;
+#[cfg(feature = "simulate")]
 mod simulate;
 mod snapshot;
 mod top;
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         Ok(Command::Demo(options)) => demo::demo(&options),
         #[cfg(feature = "simulate")]
         Ok(Command::Simulate(options)) => simulate::simulate(&options),
+        #[cfg(feature = "simulate")]
+        Ok(Command::Shadow(options)) => shadow::shadow(&options),
         Ok(Command::Crds(provider)) => crds::print(provider),
         #[cfg(feature = "aws")]
         Ok(Command::Aws(command)) => aws::run(&command),

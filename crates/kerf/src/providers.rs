@@ -47,9 +47,22 @@ pub(crate) fn node_class(
 ) -> Option<(ApiResource, &'static [&'static str])> {
     let provider = of_node_class(group, kind)?;
     let class = provider.node_classes().into_iter().find(|class| class.kind == kind)?;
+    Some((resource(&class), provider.saved_fields()))
+}
+
+/// The same of all kinds.
+#[cfg(feature = "simulate")]
+pub(crate) fn node_classes() -> Vec<(ApiResource, &'static [&'static str])> {
+    let of_provider = |provider: &&'static dyn Provider| {
+        let fields = provider.saved_fields();
+        provider.node_classes().into_iter().map(move |class| (resource(&class), fields))
+    };
+    ALL.iter().flat_map(of_provider).collect()
+}
+
+fn resource(class: &NodeClassKind) -> ApiResource {
     let of_version = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
-    let resource = ApiResource::from_gvk_with_plural(&of_version, &class.plural);
-    Some((resource, provider.saved_fields()))
+    ApiResource::from_gvk_with_plural(&of_version, &class.plural)
 }
 
 /// The CRDs with those of all of them.

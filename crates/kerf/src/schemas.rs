@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use kerf_shadow::Report;
 use kerf_simulation::{Comparison, Summary};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ fn the_schemas_are_those_of_the_answers() {
         schema::<pod::Report>(),
         schema::<Comparison>(),
         schema::<Summary>(),
+        schema::<Report>(),
     ]
     .into();
     let mut stale = Vec::new();

@@ -17,7 +17,7 @@ use kerf_simulation::{
 
 use crate::{
     cli::SimulateOptions,
-    exit,
+    exit::{self, Exit},
     output::{self, Answer, Pending, Readers},
     providers::{self, Chosen},
 };
@@ -60,18 +60,23 @@ pub(crate) fn simulate(options: &SimulateOptions) -> ExitCode {
                 | SimulateError::Policy(_)
                 | SimulateError::Load(_)
                 | SimulateError::InstanceTypes(_)
-                | SimulateError::NoNodes { .. }
-                | SimulateError::Play(
-                    PlayError::Refused { .. }
-                    | PlayError::Policy { .. }
-                    | PlayError::Market(_)
-                    | PlayError::Load(_)
-                    | PlayError::TooFewSeeds { .. }
-                    | PlayError::UnknownInstanceType { .. },
-                ) => exit::WRONG_INPUT.into(),
+                | SimulateError::NoNodes { .. } => exit::WRONG_INPUT.into(),
+                SimulateError::Play(error) => exit_of(&error).into(),
                 _ => exit::FAILED.into(),
             }
         }
+    }
+}
+
+pub(crate) fn exit_of(error: &PlayError) -> Exit {
+    match error {
+        PlayError::Refused { .. }
+        | PlayError::Policy { .. }
+        | PlayError::Market(_)
+        | PlayError::Load(_)
+        | PlayError::TooFewSeeds { .. }
+        | PlayError::UnknownInstanceType { .. } => exit::WRONG_INPUT,
+        _ => exit::FAILED,
     }
 }
 
@@ -88,9 +93,7 @@ fn report(options: &SimulateOptions) -> Result<(), SimulateError> {
     if let Some(load) = &options.load {
         scenario.load = Load::read(load)?;
     }
-    let chosen = chosen(options, &scenario);
-    let catalogue = chosen.catalogue().map_err(SimulateError::InstanceTypes)?;
-    scenario.cloud = Cloud::new(chosen.provider, catalogue);
+    scenario.cloud = cloud(&options.providers, &scenario).map_err(SimulateError::InstanceTypes)?;
     if options.print_instance_types {
         let path = || options.scenario.display().to_string();
         let sample = scenario.instance_types_sample()?;
@@ -123,13 +126,14 @@ fn unwritable(path: &Path, source: io::Error) -> SimulateError {
     SimulateError::Write { path: path.display().to_string(), source }
 }
 
-/// The provider that is named, else that of the first pool whose NodeClass this build knows, else the default.
-fn chosen<'a>(options: &'a SimulateOptions, scenario: &Scenario) -> &'a Chosen {
+/// Of the providers to choose from, that of the first pool whose NodeClass this build knows, else the first.
+pub(crate) fn cloud(choice: &[Chosen], scenario: &Scenario) -> Result<Cloud, BoxError> {
     let of_pools = scenario.node_class_kinds().find_map(|(group, kind)| {
         let name = providers::of_node_class(group, kind)?.name();
-        options.providers.iter().find(|chosen| chosen.provider.name() == name)
+        choice.iter().find(|chosen| chosen.provider.name() == name)
     });
-    of_pools.unwrap_or(&options.providers[0])
+    let chosen = of_pools.unwrap_or(&choice[0]);
+    Ok(Cloud::new(chosen.provider, chosen.catalogue()?))
 }
 
 /// The one of `--policy`, those of `--compare` and those of the sweeps, which take the place of the one that they start from.
@@ -175,7 +179,7 @@ fn notes(comparison: &Comparison) -> String {
 
 /// What runs and for how long still, on standard error, if somebody looks.
 #[derive(Debug)]
-struct Bar {
+pub(crate) struct Bar {
     what: String,
     started: Instant,
     percent: Mutex<Option<u32>>,
@@ -195,10 +199,14 @@ impl Bar {
                 (all, seeds) => format!("{} policies, {seeds} seeds each", all.len()),
             }
         );
+        Self::new(what)
+    }
+
+    pub(crate) fn new(what: String) -> Self {
         Self { what, started: Instant::now(), percent: Mutex::default() }
     }
 
-    fn show(&self, share: f64) {
+    pub(crate) fn show(&self, share: f64) {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -220,7 +228,7 @@ impl Bar {
         let _ = write!(io::stderr(), "\r{line}\x1b[K");
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         if self.percent.lock().is_ok_and(|shown| shown.is_some()) {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }

@@ -143,14 +143,41 @@ pub(super) fn command() -> clap::Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Also write a report with plots to this file; it needs nothing but a browser"),
         )
-        .arg(argument(&flags::PROVIDER).help(format!(
-            "Provider of the nodes: {}\n[env: {}] [default: the one of the pools' NodeClasses, else {}]",
-            providers::names(), flags::PROVIDER.env, providers::DEFAULT
-        )))
-        .args(providers::flags().map(argument))
+        .args(provider_arguments())
 }
 
-fn whole_number(text: &str) -> Result<u64, &'static str> {
+/// For commands that take the provider from the NodeClasses of the pools.
+pub(super) fn provider_arguments() -> impl Iterator<Item = Arg> {
+    let provider = argument(&flags::PROVIDER).help(format!(
+        "Provider of the nodes: {}\n[env: {}] [default: the one of the pools' NodeClasses, else {}]",
+        providers::names(),
+        flags::PROVIDER.env,
+        providers::DEFAULT
+    ));
+    std::iter::once(provider).chain(providers::flags().map(argument))
+}
+
+/// The one that is named, or all of them.
+pub(super) fn read_providers(
+    matches: &ArgMatches,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Chosen>, Refused> {
+    let values = Values { matches, variable };
+    if values.names_a_provider() {
+        return Ok(vec![values.chosen()?]);
+    }
+    let all = providers::all().into_iter().map(|provider| values.with_flags(provider));
+    Ok(all.collect::<Result<_, _>>()?)
+}
+
+/// The value of `--instance-types`, or of the flag that it had before.
+pub(super) fn read_instance_types(matches: &ArgMatches) -> Option<PathBuf> {
+    let older_name = matches.get_one::<String>("instance-types-file-path");
+    let older_name = older_name.filter(|path| !path.is_empty()).map(PathBuf::from);
+    matches.get_one::<PathBuf>("instance-types").cloned().or(older_name)
+}
+
+pub(super) fn whole_number(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "expected a whole number, 0 or more")
 }
 
@@ -159,15 +186,6 @@ impl SimulateOptions {
         matches: &ArgMatches,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, Refused> {
-        let values = Values { matches, variable };
-        let providers = if values.names_a_provider() {
-            vec![values.chosen()?]
-        } else {
-            let all = providers::all().into_iter().map(|provider| values.with_flags(provider));
-            all.collect::<Result<_, _>>()?
-        };
-        let older_name = matches.get_one::<String>("instance-types-file-path");
-        let older_name = older_name.filter(|path| !path.is_empty()).map(PathBuf::from);
         let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
         let texts = |name: &str| -> Vec<String> {
             matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
@@ -180,10 +198,10 @@ impl SimulateOptions {
             seed: matches.get_one("seed").copied(),
             seeds: matches.get_one("seeds").copied().unwrap_or(1),
             length: super::length(matches)?,
-            instance_types_file: path("instance-types").or(older_name),
+            instance_types_file: read_instance_types(matches),
             print_instance_types: matches.get_flag("print-instance-types"),
             load: matches.get_one::<String>("load").cloned(),
-            providers,
+            providers: read_providers(matches, variable)?,
             format: match matches.get_one::<String>("output").map(String::as_str) {
                 Some("json") => Format::Json,
                 Some("yaml") => Format::Yaml,

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::kerf::{command, kerf, output};
 
 /// The commands that take no action by themselves, each with what it needs to get as far as its input.
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 10] = [
     &["plan"],
     &["plan", "--disruption"],
     &["explain", "node/a"],
@@ -13,6 +13,8 @@ const COMMANDS: [&[&str]; 8] = [
     &["crds"],
     &["run"],
     &["simulate", "scenario.yaml"],
+    &["shadow", "--record", "shadow"],
+    &["shadow", "report", "shadow"],
     &["demo"],
 ];
 
@@ -30,6 +32,8 @@ fn wrong_usage_is_code_2_everywhere() {
         &["snapshot", "-n", "shop"],
         &["nope"],
         &["simulate"],
+        &["shadow"],
+        &["shadow", "report"],
     ] {
         assert_eq!(kerf(arguments).0, Some(2), "{arguments:?}");
     }
@@ -49,6 +53,7 @@ fn input_that_is_wrong_or_cannot_be_read_is_code_2_everywhere() {
             &["plan", "--disruption", "-f", file],
             &["explain", "node/a", "-f", file],
             &["simulate", file],
+            &["shadow", "report", file],
             &["simulate", scenario, "--compare", file],
             &["simulate", scenario, &types],
             &["plan", "-f", "examples/plan", &types],
@@ -64,6 +69,7 @@ fn input_that_is_wrong_or_cannot_be_read_is_code_2_everywhere() {
         &["explain", "pod/nope", "-f", "examples/explain/cluster.yaml"],
         &["demo", "--policy=nope", "-o", "json"],
         &["simulate", "examples/simulate/off-peak-cascade.yaml", "--policy=nope"],
+        &["shadow", "report", "x", "--compare=nope"],
     ] {
         assert_eq!(kerf(arguments).0, Some(2), "{arguments:?}");
     }
@@ -79,7 +85,9 @@ fn a_cluster_that_cannot_be_read_is_code_1_everywhere() {
         "clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\ncurrent-context: a\n";
     fs::write(&config, format!("apiVersion: v1\nkind: Config\n{cluster}{contexts}")).unwrap();
     let config = config.to_str().unwrap();
-    for of in [&["plan"][..], &["explain", "node/a"], &["snapshot"]] {
+    let record = home.path().join("record");
+    let shadow = ["shadow", "--record", record.to_str().unwrap()];
+    for of in [&["plan"][..], &["explain", "node/a"], &["snapshot"], &shadow] {
         for (more, expected) in [
             (&[][..], "kerf: no Kubernetes cluster to connect to: "),
             (
@@ -87,7 +95,7 @@ fn a_cluster_that_cannot_be_read_is_code_1_everywhere() {
                 "kerf: cannot read the kubeconfig /nonexistent: no such file; ",
             ),
             (&["--kubeconfig", config, "--context", "b"], "has no context b; it has: a\n"),
-            (&["--kubeconfig", config, "--context", "a"], "kerf: cannot list nodepools: "),
+            (&["--kubeconfig", config, "--context", "a"], "kerf: cannot list "),
         ] {
             let arguments = [of, more].concat();
             let (code, stdout, stderr) = output(command(Path::new("/nonexistent"), &arguments));
@@ -110,6 +118,9 @@ fn an_output_that_cannot_be_written_is_found_first() {
             path,
         ]);
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+        assert!(stderr.starts_with(&format!("kerf: cannot write {path}: ")), "{stderr}");
+        let (code, _, stderr) = kerf(&["shadow", "report", "nonexistent", "--html", path]);
+        assert_eq!(code, Some(1));
         assert!(stderr.starts_with(&format!("kerf: cannot write {path}: ")), "{stderr}");
         // There is no cluster either, and that would be found next.
         let (code, _, stderr) = kerf(&["snapshot", "--output-file", path]);

@@ -10,9 +10,11 @@ mod charts;
 mod control_plane;
 mod dist;
 mod generate;
+mod go;
 mod page;
 mod python;
 mod recording;
+mod shadow;
 mod test;
 mod try_out;
 
@@ -61,6 +63,8 @@ enum Command {
     Page(page::Looking),
     /// Draw the pictures of the documents again: the demo and kerf top, as SVG
     Recording,
+    /// Run kerf shadow beside Karpenter on a real control plane, and print its report
+    Shadow(shadow::Shadowing),
     /// Write the generated files again: definitions, values and rights of the charts, the types of AWS
     Generate {
         /// Only check whether they are current
@@ -88,6 +92,7 @@ async fn main() -> ExitCode {
             page::run(&looking).and_then(|done| done.or_say("the page in a browser"))
         }
         Command::Recording => recording::run(),
+        Command::Shadow(shadowing) => shadow::run(&shadowing).await,
         Command::Generate { check } => generate::run(check),
     };
     match result {

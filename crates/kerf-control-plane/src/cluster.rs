@@ -187,6 +187,32 @@ impl ControlPlane {
         self.layout.add_user(user, group, server.unwrap_or(&direct))
     }
 
+    /// A kubeconfig with a token of a `ServiceAccount`, in its namespace: what a pod would find.
+    pub async fn kubeconfig_of_service_account(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> io::Result<PathBuf> {
+        let output = self.kubectl(&["create", "token", name, "-n", namespace]).await?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(io::Error::other(format!("kubectl create token {name}: {}", said.trim())));
+        }
+        let token = String::from_utf8_lossy(&output.stdout);
+        let (server, token) = (self.api_server(), token.trim());
+        let authority = self.layout.pki.path("ca.crt");
+        let config = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
+             clusters: [{{name: it, cluster: {{server: \"{server}\", certificate-authority: \"{}\"}}}}]\n\
+             users: [{{name: it, user: {{token: \"{token}\"}}}}]\n\
+             contexts: [{{name: it, context: {{cluster: it, user: it, namespace: \"{namespace}\"}}}}]\n",
+            authority.display()
+        );
+        let path = self.dir().join(format!("{namespace}.{name}.kubeconfig"));
+        fs::write(&path, config)?;
+        Ok(path)
+    }
+
     /// Where the API server listens: a URL.
     pub fn api_server(&self) -> String {
         self.layout.https(port::API)

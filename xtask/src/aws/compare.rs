@@ -1,8 +1,7 @@
 //! Karpenter's AWS provider beside Kerf's: the two programs are built here, and run by `xtask/aws-compare`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -67,25 +66,6 @@ fn build_upstream() -> Result<PathBuf> {
     }
     eprintln!("building Karpenter's controller for AWS (ten minutes the first time)");
     fs::create_dir_all(&home)?;
-    build(&module, &program)?;
+    crate::go::build(&module, CONTROLLER, &program)?;
     Ok(program)
-}
-
-/// Under another name until it is complete.
-fn build(module: &Path, program: &Path) -> Result<()> {
-    let partial = program.with_extension("partial");
-    let status = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
-        .args([&partial, Path::new(CONTROLLER)])
-        .current_dir(module)
-        .env("CGO_ENABLED", "0")
-        .env("GOWORK", "off")
-        .status()
-        .context("running go to build Karpenter's controller: install Go")?;
-    ensure!(
-        status.success(),
-        "Karpenter's controller does not build: it needs a Go module registry"
-    );
-    fs::rename(&partial, program)?;
-    Ok(())
 }

@@ -10,7 +10,6 @@ use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail, ensure};
 use kerf_control_plane::{ControlPlane, Helm, Program};
-use serde_json::json;
 
 use super::{CRDS, succeed};
 use crate::control_plane;
@@ -114,7 +113,7 @@ impl Operator {
             .args(&arguments)
             // The ports of the chart may be taken on this machine.
             .args(["--metrics-port=0", "--health-probe-port=0"])
-            .env("KUBECONFIG", kubeconfig(cluster).await?)
+            .env("KUBECONFIG", cluster.kubeconfig_of_service_account(NAMESPACE, "kerf").await?)
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
@@ -143,23 +142,6 @@ impl Drop for Operator {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A kubeconfig with the token of the chart's `ServiceAccount`, in its namespace, as a pod would find it.
-async fn kubeconfig(cluster: &ControlPlane) -> Result<PathBuf> {
-    let token = kubectl(cluster, &["create", "token", "kerf", "-n", NAMESPACE], "").await?;
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "kerf",
-        "clusters": [{"name": "kerf", "cluster": {
-            "server": cluster.api_server(),
-            "certificate-authority": cluster.dir().join("pki/ca.crt"),
-        }}],
-        "users": [{"name": "kerf", "user": {"token": token.trim()}}],
-        "contexts": [{"name": "kerf", "context": {"cluster": "kerf", "user": "kerf", "namespace": NAMESPACE}}],
-    });
-    let path = cluster.dir().join("service-account.kubeconfig");
-    fs::write(&path, config.to_string())?;
-    Ok(path)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Invariant {
             }
             Self::DoNotDisruptKept => "do-not-disrupt pods are not disrupted voluntarily",
             Self::TaintBeforeEviction => "a node is tainted before its pods are evicted",
-            Self::OneWriter => "nobody writes while another holds the lease",
+            Self::OneWriter => "no replica writes while another holds the lease",
             Self::ForeignUntouched => "objects of other operators are left alone",
             Self::RefusalsNamed => "conditions and events have a reason",
             Self::InstancesHaveClaims => "no instance without a claim",
@@ -296,7 +296,7 @@ impl Checker {
             return;
         }
         let created = claim.created;
-        // What nobody could know of when it was decided on this claim.
+        // What the operator could not know of when it decided on this claim.
         let is_surprise = |it: &Claim| it.surprised.is_some_and(|at| at + LAG > created);
         let mut used = BTreeMap::<&str, i128>::new();
         for other in self.claims.values() {

@@ -140,7 +140,7 @@ pub enum Action {
         replica: usize,
         by: i64,
     },
-    /// All is well, and nobody changes anything for so many milliseconds.
+    /// There are no faults, and no user changes anything for so many milliseconds.
     Calm(u64),
 }
 

@@ -15,6 +15,8 @@
 //! | lane | the amount of one resource in a vector of them | `lanes.rs` |
 //! | row | an instance type with one of its allocatable groups | `template.rs` |
 //! | set, rule | the number of a set of requirements, and of one | `algebra.rs` |
+//! | sort, realm | pods that packing treats alike, and the machines that they may go to | `packing.rs` |
+//! | guide | the machines that packing proposes for pods | `engine/guide.rs` |
 
 mod algebra;
 mod attempt;

@@ -1,4 +1,4 @@
-//! What must have come to rest some hours after all faults have stopped and nobody changes anything.
+//! What must have come to rest some hours after the last fault and the last change by a user.
 
 use super::{Checker, FOREIGN, Invariant, Millis, Pod, clock};
 

@@ -37,6 +37,7 @@ fn main() -> Result<()> {
 }
 
 fn schedule_all(snapshot: &Snapshot, preferences: PreferencePolicy, runs: usize) -> Result<()> {
+    // Zero, as in the operator, unless it is the search for cheaper machines that is to be measured.
     let packing = env::var("KERF_PACKING").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let options = Options { preferences, packing, ..Options::default() };
     for _ in 0..runs {

@@ -39,7 +39,7 @@ pub(crate) struct CommandReport {
     pub(crate) moves: Vec<Move>,
     /// Pods that would be evicted.
     pub(crate) evictions: usize,
-    /// Missing where nobody knows what comes in its place.
+    /// Missing where it is not known what comes in its place.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) savings_per_hour: Option<Price>,
 }

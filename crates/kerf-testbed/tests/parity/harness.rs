@@ -137,6 +137,10 @@ impl Cluster {
     pub(crate) async fn until_fields(&self, kind: &str, name: &str, expected: Value) -> Value {
         self.until(&format!("{kind} {name} has {expected}"), async || {
             let object = self.find(kind, name).await.ok_or("it is gone")?;
+            let seen = &object["status"]["observedGeneration"];
+            if !seen.is_null() && *seen != object["metadata"]["generation"] {
+                return Err("its controller has not seen its last change".to_owned());
+            }
             for (pointer, value) in expected.as_object().unwrap() {
                 let actual = object.pointer(pointer).unwrap_or(&Value::Null);
                 if actual != value {

@@ -132,6 +132,21 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// Whole words, as many to a line as fit.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +192,12 @@ mod tests {
             assert_eq!(shortened(text, width), name);
             assert_eq!(cut(text, width), sentence);
         }
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("incomprehensible", 4), ["incomprehensible"]);
+        assert!(wrapped("", 4).is_empty());
     }
 }

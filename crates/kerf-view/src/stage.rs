@@ -90,13 +90,15 @@ impl Stage {
     pub fn draw(&self, area: Rect, buffer: &mut Buffer, palette: Palette) {
         let mut page = Page::new(area, buffer);
         page.line(self.title(palette));
-        page.line(cells::cut(&self.story, page.width()));
+        for line in cells::wrapped(&self.story, page.width()) {
+            page.line(line);
+        }
         if let Some(hint) = &self.hint {
             page.line(hint.as_str());
         }
         page.line("");
         let verdict = self.verdict.as_deref().unwrap_or_default();
-        for line in wrapped(verdict, page.width()).into_iter().rev() {
+        for line in cells::wrapped(verdict, page.width()).into_iter().rev() {
             page.bottom(Line::styled(line, Palette::BOLD));
         }
         if !verdict.is_empty() {
@@ -277,21 +279,6 @@ impl Side {
     }
 }
 
-/// Whole words, as many to a line as fit.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,12 +293,5 @@ mod tests {
         );
         assert_eq!(plot(&[1], 1000, 4)[2], "▁   ", "one is not none");
         assert_eq!(plot(&[], 0, 3), ["   ", "   ", "   "]);
-    }
-
-    #[test]
-    fn sentences_are_broken_between_words() {
-        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
-        assert_eq!(wrapped("incomprehensible", 4), ["incomprehensible"]);
-        assert!(wrapped("", 4).is_empty());
     }
 }

@@ -15,8 +15,8 @@ use crate::{
     ui::{Overlay, Ui},
 };
 
-/// At most this many notes, so that there is room for nodes; `--once` prints all.
-const NOTES: usize = 2;
+/// At most this many lines of notes, so that there is room for nodes; `--once` prints all.
+const NOTES: usize = 3;
 
 impl Ui {
     pub fn draw(&self, view: &View, area: Rect, buffer: &mut Buffer, palette: Palette) {
@@ -78,8 +78,9 @@ impl Ui {
         page.line(totals(view, palette));
         page.line(fates(&view.sums(), palette));
         page.line("");
-        for note in view.notes.iter().take(NOTES).rev() {
-            let note = cells::cut(note, page.width());
+        let notes = view.notes.iter().flat_map(|note| cells::wrapped(note, page.width()));
+        let notes: Vec<_> = notes.take(NOTES).collect();
+        for note in notes.into_iter().rev() {
             page.bottom(Line::styled(note, palette.fair()));
         }
         let order = self.order(view);

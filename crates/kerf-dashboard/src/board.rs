@@ -9,7 +9,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use kerf_controllers::window::{Mark, NothingToSee, Window};
+use kerf_controllers::window::{Look, Mark, NothingToSee, Window};
 use kerf_model::Snapshot;
 use serde::Serialize;
 
@@ -117,13 +117,25 @@ impl Board {
             Ok(look) => look,
             Err(why) => return self.show_nothing(&why),
         };
+        // Not on a thread that runs the operator's tasks: thousands of nodes take some milliseconds.
+        let board = self.clone();
+        if tokio::task::spawn_blocking(move || board.show(look, mark)).await.is_err() {
+            self.show_nothing(&NothingToSee::Unreadable("the view failed".to_owned()));
+        }
+    }
+
+    fn show(&self, look: Look, mark: Mark) {
+        let shared = &self.0;
         let log = shared.window.journal().newest(LOG);
         let mut view = View::of(&look, &log, &[], &shared.about);
+        view.prices = {
+            let mut state = self.state();
+            state.history.note(view.now, view.totals.price_per_hour);
+            state.history.steps().to_vec()
+        };
+        let shown = Shown::of(&view, Some(Arc::new(look.snapshot)));
         let mut state = self.state();
-        state.history.note(view.now, view.totals.price_per_hour);
-        view.prices = state.history.steps().to_vec();
-        (state.mark, state.looked) = (mark, Some(view.now));
-        state.shown = Shown::of(&view, Some(Arc::new(look.snapshot)));
+        (state.mark, state.looked, state.shown) = (mark, Some(view.now), shown);
     }
 
     fn show_nothing(&self, why: &NothingToSee) {

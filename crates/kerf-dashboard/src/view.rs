@@ -1,13 +1,17 @@
 //! What the page shows: a value computed from one look at the operator, its journal and the price history. Nothing else.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kerf_api::DisruptionReason;
 use kerf_controllers::window::{Look, NodeRefusal};
 use kerf_disruption::{Allowance, budgets};
 use kerf_model::{
-    Node, Pool, Price, Snapshot,
+    InstanceType, Node, Pod, Pool, Price, Snapshot,
     churn::GracePeriod,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
     resources::{CPU, MEMORY},
@@ -214,17 +218,22 @@ pub struct LogView {
 impl View {
     pub fn of(look: &Look, log: &[Entry], prices: &[Step], about: &About) -> Self {
         let snapshot = &look.snapshot;
-        let mut nodes: Vec<NodeView> =
-            snapshot.nodes.iter().map(|node| NodeView::of(snapshot, node, look)).collect();
+        let prices_of_types = Prices::of(snapshot);
+        let nodes = snapshot.nodes.iter();
+        let nodes: Vec<NodeView> =
+            nodes.map(|node| NodeView::of(node, look, &prices_of_types)).collect();
         let totals = Totals::of(snapshot, &nodes);
         let allowances =
             DisruptionReason::ALL.map(|reason| (reason, budgets::allowances(snapshot, reason)));
         let pools = snapshot.pools.values();
         let pools =
             pools.map(|pool| PoolView::of(pool, snapshot.now, &nodes, &allowances)).collect();
-        nodes.sort_by_cached_key(|node| (node.state, node.fill.used_permille(), node.name.clone()));
-        nodes.truncate(MOST_NODES);
-        name_pods(&mut nodes);
+        // Most pods of a large cluster are on nodes that get no box.
+        let mut boxes: Vec<_> = nodes.into_iter().zip(&snapshot.nodes).collect();
+        boxes.sort_by_cached_key(|(node, _)| {
+            (node.state, node.fill.used_permille(), node.name.clone())
+        });
+        boxes.truncate(MOST_NODES);
         Self {
             format: 1,
             about: about.clone(),
@@ -232,7 +241,7 @@ impl View {
             leads: look.leads,
             totals,
             pools,
-            nodes,
+            nodes: with_pods(boxes),
             refusals: refusals(look),
             log: log.iter().map(LogView::of).collect(),
             prices: prices.to_vec(),
@@ -344,40 +353,40 @@ impl AllowanceView {
     }
 }
 
+/// Instance types by pool and name. A pool of AWS has hundreds, and a cluster thousands of nodes.
+struct Prices<'s>(BTreeMap<&'s str, HashMap<&'s str, &'s InstanceType>>);
+
+impl<'s> Prices<'s> {
+    fn of(snapshot: &'s Snapshot) -> Self {
+        let types = |pool: &'s Pool| pool.instance_types.iter().map(|it| (it.name(), &**it));
+        let pools = snapshot.pools.values();
+        Self(pools.map(|pool| (pool.name.as_str(), types(pool).collect())).collect())
+    }
+
+    fn per_hour(&self, node: &Node) -> Option<Price> {
+        let label = |key: &str| node.labels.get(key);
+        let types = self.0.get(node.pool.as_deref()?)?;
+        let known = types.get(label(INSTANCE_TYPE)?.as_str())?;
+        known.offering_price(label(ZONE)?, label(CAPACITY_TYPE)?)
+    }
+}
+
 impl NodeView {
     /// Without its pods.
-    fn of(snapshot: &Snapshot, node: &Node, look: &Look) -> Self {
+    fn of(node: &Node, look: &Look, prices: &Prices<'_>) -> Self {
         let label = |key: &str| node.labels.get(key).cloned();
-        let (instance_type, zone, capacity_type) =
-            (label(INSTANCE_TYPE), label(ZONE), label(CAPACITY_TYPE));
-        let price_per_hour = snapshot.pool_of(node).and_then(|pool| {
-            let name = instance_type.as_ref()?;
-            let known = pool.instance_types.iter().find(|one| one.name() == name)?;
-            known.offering_price(zone.as_ref()?, capacity_type.as_ref()?)
-        });
-        let mut pods: Vec<_> = node
-            .pods
-            .iter()
-            .map(|pod| PodView {
-                name: pod.key(),
-                cpu: pod.requests.amount(CPU).millis(),
-                memory: pod.requests.amount(MEMORY).units(),
-                stays: !pod.disruption.reschedulable,
-            })
-            .collect();
-        pods.sort_by(|a, b| (Reverse(a.cpu), &a.name).cmp(&(Reverse(b.cpu), &b.name)));
         Self {
             name: node.name.clone(),
             pool: node.pool.clone(),
-            state: State::of(snapshot, node),
-            instance_type,
-            zone,
-            capacity_type,
-            price_per_hour,
+            state: State::of(&look.snapshot, node),
+            instance_type: label(INSTANCE_TYPE),
+            zone: label(ZONE),
+            capacity_type: label(CAPACITY_TYPE),
+            price_per_hour: prices.per_hour(node),
             created: node.disruption.created,
             fill: Fill::of(node),
             pod_count: node.pods.len(),
-            pods,
+            pods: Vec::new(),
             refusal: look.refusals.nodes.get(&node.name).map(NodeRefusalView::of),
         }
     }
@@ -395,6 +404,17 @@ impl State {
             Self::Ready
         } else {
             Self::NotReady
+        }
+    }
+}
+
+impl PodView {
+    fn of(pod: &Pod) -> Self {
+        Self {
+            name: pod.key(),
+            cpu: pod.requests.amount(CPU).millis(),
+            memory: pod.requests.amount(MEMORY).units(),
+            stays: !pod.disruption.reschedulable,
         }
     }
 }
@@ -425,15 +445,17 @@ impl LogView {
     }
 }
 
-/// Keeps as many pods by name as a page can show, the same number on each node that has too many.
-fn name_pods(nodes: &mut [NodeView]) {
-    let total: usize = nodes.iter().map(|node| node.pod_count).sum();
-    if total > MOST_PODS {
-        let each = MOST_PODS / nodes.len().max(1);
-        for node in nodes {
-            node.pods.truncate(each);
-        }
-    }
+/// Names as many pods as a page can show, the same number on each node where there are too many.
+fn with_pods(nodes: Vec<(NodeView, &Arc<Node>)>) -> Vec<NodeView> {
+    let total: usize = nodes.iter().map(|(view, _)| view.pod_count).sum();
+    let each = if total > MOST_PODS { MOST_PODS / nodes.len().max(1) } else { usize::MAX };
+    let named = nodes.into_iter().map(|(view, node)| {
+        let mut pods: Vec<_> = node.pods.iter().map(|pod| PodView::of(pod)).collect();
+        pods.sort_by(|a, b| (Reverse(a.cpu), &a.name).cmp(&(Reverse(b.cpu), &b.name)));
+        pods.truncate(each);
+        NodeView { pods, ..view }
+    });
+    named.collect()
 }
 
 /// The most frequent first.

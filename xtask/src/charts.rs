@@ -2,6 +2,8 @@
 //! letter on a real control plane.
 
 mod install;
+pub(crate) mod operator;
+mod prometheus;
 pub(crate) mod rules;
 
 use std::process::Command;
@@ -79,8 +81,15 @@ pub(crate) async fn run(kerf: Option<String>) -> Result<Outcome> {
         ensure!(!refused.status.success(), "{value} is not refused");
         ensure!(said.contains(sentence), "{value} is refused by\n{said}\nand not by: {sentence}");
     }
-    install::follow_the_documentation(&helm, kerf).await?;
-    Ok(Outcome::Done)
+    let prometheus = prometheus::find();
+    let has_prometheus = prometheus.is_some();
+    install::follow_the_documentation(&helm, kerf, prometheus).await?;
+    Ok(if has_prometheus {
+        Outcome::Done
+    } else {
+        let reason = format!("{}; all else of the charts was tried", rules::MISSING);
+        Outcome::Skipped { reason }
+    })
 }
 
 fn render(helm: &Helm, arguments: &[&str]) -> Result<String> {
@@ -88,7 +97,7 @@ fn render(helm: &Helm, arguments: &[&str]) -> Result<String> {
 }
 
 /// What the command prints, if it succeeds.
-fn succeed(command: &mut Command) -> Result<String> {
+pub(crate) fn succeed(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?} does not run"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -3,10 +3,10 @@
 use std::env;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use kerf_control_plane::detached::{self, Detached};
-use kerf_control_plane::{Binaries, BinariesError, Program, Source};
+use kerf_control_plane::{Binaries, BinariesError, ControlPlane, Program, Source};
 use serde_json::json;
 
 #[derive(Subcommand)]
@@ -63,6 +63,18 @@ pub(crate) fn binaries() -> Result<Binaries, BinariesError> {
         progress(&format!("taken from {}: {}", binaries.source(), binaries.passed_over()));
     }
     Ok(binaries)
+}
+
+/// What kubectl prints, if it succeeds.
+pub(crate) async fn kubectl(
+    cluster: &ControlPlane,
+    arguments: &[&str],
+    input: impl Into<Vec<u8>>,
+) -> Result<String> {
+    let output = cluster.kubectl_with_input(arguments, input).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl {}: {said}", arguments.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 async fn up(name: &str) -> Result<()> {

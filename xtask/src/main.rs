@@ -11,10 +11,13 @@ mod control_plane;
 mod dist;
 mod generate;
 mod go;
+mod karpenter;
 mod page;
+mod process;
 mod python;
 mod recording;
 mod shadow;
+mod take_over;
 mod test;
 mod try_out;
 
@@ -59,12 +62,14 @@ enum Command {
     /// Measure Kerf against upstream
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Open the operator's page in Chromium, use it by mouse and keyboard, and check that it asks nowhere else
+    /// Open the operator's page and a report in Chromium, use them, and check that they ask nowhere else
     Page(page::Looking),
     /// Draw the pictures of the documents again: the demo and kerf top, as SVG
     Recording,
     /// Run kerf shadow beside Karpenter on a real control plane, and print its report
     Shadow(shadow::Shadowing),
+    /// Hand a real control plane from Karpenter over to Kerf and back, and say what was seen
+    TakeOver(take_over::TakeOver),
     /// Write the generated files again: definitions, values and rights of the charts, the types of AWS
     Generate {
         /// Only check whether they are current
@@ -93,6 +98,7 @@ async fn main() -> ExitCode {
         }
         Command::Recording => recording::run(),
         Command::Shadow(shadowing) => shadow::run(&shadowing).await,
+        Command::TakeOver(options) => take_over::run(&options).await,
         Command::Generate { check } => generate::run(check),
     };
     match result {
@@ -107,4 +113,53 @@ async fn main() -> ExitCode {
 /// Whether this is the machine that must not skip anything.
 fn ci() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::error::ErrorKind;
+
+    use super::*;
+    use crate::cargo::workspace;
+
+    /// `cargo xtask …` wherever it stands in a page, in blocks and in sentences.
+    fn commands(text: &str) -> Vec<Vec<String>> {
+        let after = text.split("cargo xtask ").skip(1);
+        after
+            .map(|rest| {
+                let end = rest.find(['`', '\n', '#', ',', ';', ')', ':']).unwrap_or(rest.len());
+                rest[..end].split_whitespace().map(str::to_owned).collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_commands_of_the_pages_exist() {
+        let mut pages: Vec<_> = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"]
+            .map(|page| workspace().join(page))
+            .into();
+        let docs = fs::read_dir(workspace().join("docs")).unwrap();
+        pages.extend(docs.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()));
+        let mut tried = 0;
+        for page in pages {
+            for command in commands(&fs::read_to_string(&page).unwrap()) {
+                let program = std::iter::once("cargo xtask".to_owned());
+                tried += 1;
+                match Xtask::try_parse_from(program.chain(command.clone())) {
+                    Ok(_) => {}
+                    // A group of commands is named.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::DisplayHelp
+                                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                        ) => {}
+                    Err(error) => panic!("{}: {command:?}: {error}", page.display()),
+                }
+            }
+        }
+        assert!(tried > 30, "only {tried} commands are found");
+    }
 }

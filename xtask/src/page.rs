@@ -1,4 +1,4 @@
-//! `cargo xtask page`: the operator's page in a real browser.
+//! `cargo xtask page`: the operator's page (docs/dashboard.md) in a real browser.
 //!
 //! `kerf demo` serves the page and Chromium opens it without a screen, steered by its own driver. Where either is missing, the
 //! lane is skipped.
@@ -21,9 +21,11 @@ use crate::aws::Outcome;
 use crate::cargo::{cargo, workspace};
 use driver::{Browser, Driver};
 
+pub(crate) use driver::program;
+
 #[derive(Args, Default)]
 pub(crate) struct Looking {
-    /// Write pictures of the page into this directory, at three widths, light and dark
+    /// Write pictures of the page and of a report into this directory, at three widths
     #[arg(long)]
     screenshots: Option<PathBuf>,
     /// The binary to run; built if not given
@@ -49,10 +51,12 @@ pub(crate) fn run(looking: &Looking) -> Result<Outcome> {
     let driver = Driver::start(&driver)?;
     let browser = driver.open(&chromium)?;
     check(&browser, &demo)?;
+    check_report(&browser, &kerf)?;
     if let Some(directory) = &looking.screenshots {
         picture(&browser, &demo, directory)?;
+        picture_report(&browser, &kerf, directory)?;
     }
-    eprintln!("the page works in a browser");
+    eprintln!("the page and the report work in a browser");
     Ok(Outcome::Done)
 }
 
@@ -102,17 +106,52 @@ fn check(browser: &Browser<'_>, demo: &Demo) -> Result<()> {
     let back = "return document.activeElement.classList.contains('node')";
     browser.wait("the focus is where it was", back)?;
 
+    fits(browser, "the page")?;
+    keeps_to_itself(browser, &demo.url)
+}
+
+/// The report of `kerf simulate` as a page: half an hour of the demo's scenario under two policies.
+fn check_report(browser: &Browser<'_>, kerf: &Path) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let report = simulate(kerf, &["--compare=parity,kerf-defaults", "--length=30m"], &directory)?;
+    browser.go(&report)?;
+    browser.wait("the report has a verdict", "return document.querySelector('h1') !== null")?;
+    fits(browser, "the report")?;
+    let choose = "const radio = document.querySelector('input[type=radio]:not(:checked)'); radio.click(); \
+                  return radio.checked";
+    ensure!(browser.run(choose)? == true, "another quantity cannot be chosen");
+    keeps_to_itself(browser, &report)
+}
+
+/// The report's address. It is of the scenario with which the README begins.
+fn simulate(kerf: &Path, arguments: &[&str], directory: &tempfile::TempDir) -> Result<String> {
+    let report = directory.path().join("report.html");
+    let mut command = Command::new(kerf);
+    command.args(["simulate", "examples/simulate/off-peak-cascade.yaml"]).args(arguments);
+    command.arg(format!("--html={}", report.display())).current_dir(workspace());
+    let output = command.output().with_context(|| format!("cannot run {}", kerf.display()))?;
+    ensure!(output.status.success(), "kerf: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(format!("file://{}", report.display()))
+}
+
+/// Nothing has to be scrolled sideways.
+fn fits(browser: &Browser<'_>, what: &str) -> Result<()> {
     for width in WIDTHS {
         browser.width(width, 900)?;
         let fits =
             "return document.documentElement.scrollWidth <= document.documentElement.clientWidth";
-        ensure!(browser.run(fits)? == true, "the page is wider than {width} pixels");
+        ensure!(browser.run(fits)? == true, "{what} is wider than {width} pixels");
     }
+    Ok(())
+}
+
+/// The browser has nothing to say against it, and was asked for nothing from elsewhere.
+fn keeps_to_itself(browser: &Browser<'_>, url: &str) -> Result<()> {
     let complaints = browser.complaints()?;
     ensure!(complaints.is_empty(), "the browser complains: {complaints:#?}");
     let elsewhere: Vec<_> =
-        browser.requests()?.into_iter().filter(|url| !url.starts_with(&demo.url)).collect();
-    ensure!(elsewhere.is_empty(), "the page asks elsewhere: {elsewhere:#?}");
+        browser.requests()?.into_iter().filter(|asked| !asked.starts_with(url)).collect();
+    ensure!(elsewhere.is_empty(), "{url} asks elsewhere: {elsewhere:#?}");
     Ok(())
 }
 
@@ -135,6 +174,22 @@ fn picture(browser: &Browser<'_>, demo: &Demo, directory: &Path) -> Result<()> {
         )?;
         let file = directory.join(format!("page-node-{scheme}.png"));
         fs::write(&file, browser.screenshot(false)?)?;
+        eprintln!("wrote {}", file.display());
+    }
+    Ok(())
+}
+
+/// The report of all policies, at three widths, and dark at one.
+fn picture_report(browser: &Browser<'_>, kerf: &Path, directory: &Path) -> Result<()> {
+    eprintln!("simulating three hours under nine policies");
+    let temporary = tempfile::tempdir()?;
+    let report = simulate(kerf, &["--compare=all"], &temporary)?;
+    for (width, scheme) in [(390, "light"), (900, "light"), (1400, "light"), (390, "dark")] {
+        browser.scheme(scheme)?;
+        browser.width(width, 1000)?;
+        browser.go(&report)?;
+        let file = directory.join(format!("report-{width}-{scheme}.png"));
+        fs::write(&file, browser.screenshot(true)?)?;
         eprintln!("wrote {}", file.display());
     }
     Ok(())

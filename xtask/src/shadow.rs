@@ -1,22 +1,20 @@
 //! `cargo xtask shadow`: `kerf shadow` beside Karpenter on a real control plane, and its report.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use kerf_control_plane::{ControlPlane, Profile};
 
-use crate::cache::cache;
 use crate::cargo::workspace;
-use crate::control_plane;
-use crate::python::fnv;
+use crate::control_plane::{self, kubectl};
+use crate::karpenter::{Elections, Karpenter};
+use crate::process::Process;
 use crate::try_out::build_kerf;
 
-/// In the tool directive of xtask/shadow/upstream/go.mod: Karpenter with its KWOK provider.
-const CONTROLLER: &str = "sigs.k8s.io/karpenter/kwok";
 const CLUSTER: &str = include_str!("../shadow/cluster.yaml");
 /// The account that examples/shadow/rbac.yaml makes.
 const ACCOUNT: &str = "kerf-shadow";
@@ -71,7 +69,7 @@ impl Load {
 }
 
 pub(crate) async fn run(shadowing: &Shadowing) -> Result<()> {
-    let upstream = build_upstream()?;
+    let karpenter = Karpenter::build()?;
     let kerf = match &shadowing.kerf {
         Some(kerf) => std::path::absolute(kerf)?.display().to_string(),
         None => build_kerf(&[])?,
@@ -88,38 +86,27 @@ pub(crate) async fn run(shadowing: &Shadowing) -> Result<()> {
     let cluster = ControlPlane::start_with(Profile::Full.audited()).await?;
     let crds = Command::new(&kerf).arg("crds").output().context("kerf crds")?;
     ensure!(crds.status.success(), "kerf crds: {}", String::from_utf8_lossy(&crds.stderr));
-    kubectl(&cluster, &["apply", "-f", "-"], &crds.stdout).await?;
+    kubectl(&cluster, &["apply", "-f", "-"], crds.stdout).await?;
     let served = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
-    kubectl(&cluster, &served, b"").await?;
+    kubectl(&cluster, &served, "").await?;
     let rbac = fs::read(workspace().join("examples/shadow/rbac.yaml"))?;
-    kubectl(&cluster, &["apply", "-f", "-"], &rbac).await?;
+    kubectl(&cluster, &["apply", "-f", "-"], rbac).await?;
     let account = cluster.kubeconfig_of_service_account(ACCOUNT, ACCOUNT).await?;
 
-    let mut karpenter = Process::start(
-        cluster
-            .command(&upstream)
-            .env("SYSTEM_NAMESPACE", "kube-system")
-            .env("DISABLE_LEADER_ELECTION", "true")
-            .env("METRICS_PORT", cluster.spare_port().to_string())
-            .env("HEALTH_PROBE_PORT", cluster.spare_port().to_string()),
-        &out.join("karpenter.log"),
-    )?;
-    kubectl(&cluster, &["apply", "-f", "-"], CLUSTER.as_bytes()).await?;
+    let mut karpenter = karpenter.start(&cluster, Elections::Off, &out.join("karpenter.log"))?;
+    kubectl(&cluster, &["apply", "-f", "-"], CLUSTER).await?;
     // As users have it, the record begins with a cluster that stands.
     scale(&cluster, 0.0, 0).await?;
     for Load { name, .. } in &LOADS {
-        kubectl(&cluster, &["rollout", "status", "deployment", name, "--timeout=300s"], b"")
-            .await?;
+        kubectl(&cluster, &["rollout", "status", "deployment", name, "--timeout=300s"], "").await?;
     }
-    let mut shadow = Process::start(
-        cluster
-            .command(&kerf)
-            .env("KUBECONFIG", &account)
-            .args(["shadow", "--record"])
-            .arg(&record),
-        &out.join("shadow.log"),
-    )?;
+    let port = cluster.spare_port();
+    let mut command = cluster.command(&kerf);
+    command.env("KUBECONFIG", &account).args(["shadow", "--record"]).arg(&record);
+    command.arg(format!("--serve={port}"));
+    let mut shadow = Process::start(&mut command, &out.join("shadow.log"))?;
     println!("Karpenter and kerf shadow are at work for {} minutes", shadowing.minutes);
+    println!("the report so far: http://127.0.0.1:{port}");
     let lived = live(&cluster, shadowing.minutes, &mut [&mut karpenter, &mut shadow]).await;
     if let Some(log) = cluster.audit_log() {
         fs::copy(log, out.join("audit.log"))?;
@@ -155,8 +142,8 @@ async fn live(cluster: &ControlPlane, minutes: u64, processes: &mut [&mut Proces
         let share = begun.elapsed().as_secs_f64() / length.as_secs_f64();
         scale(cluster, share, tick).await?;
         if tick % 5 == 0 {
-            let nodes = kubectl(cluster, &["get", "nodes", "-o", "name"], b"").await?;
-            let pods = kubectl(cluster, &["get", "pods", "-o", "name"], b"").await?;
+            let nodes = kubectl(cluster, &["get", "nodes", "-o", "name"], "").await?;
+            let pods = kubectl(cluster, &["get", "pods", "-o", "name"], "").await?;
             let (nodes, pods) = (nodes.lines().count(), pods.lines().count());
             println!("{:>3} min: {nodes} nodes, {pods} pods", begun.elapsed().as_secs() / 60);
         }
@@ -171,7 +158,7 @@ async fn live(cluster: &ControlPlane, minutes: u64, processes: &mut [&mut Proces
 async fn scale(cluster: &ControlPlane, share: f64, tick: u32) -> Result<()> {
     for load in &LOADS {
         let replicas = format!("--replicas={}", load.at(share, tick));
-        kubectl(cluster, &["scale", "deployment", load.name, &replicas], b"").await?;
+        kubectl(cluster, &["scale", "deployment", load.name, &replicas], "").await?;
     }
     Ok(())
 }
@@ -182,63 +169,6 @@ fn writes(log: &str) -> Vec<String> {
     let events = log.lines().filter_map(|line| serde_json::from_str(line).ok());
     let own = events.filter(|event: &serde_json::Value| event["user"]["username"] == *user);
     own.filter_map(|event| event["verb"].as_str().map(str::to_owned)).collect()
-}
-
-struct Process {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    fn start(command: &mut Command, log: &Path) -> Result<Self> {
-        let file = File::create(log).with_context(|| log.display().to_string())?;
-        let child = command.stdout(file.try_clone()?).stderr(file).spawn();
-        let child = child.with_context(|| format!("starting {command:?}"))?;
-        Ok(Self { child, log: log.to_owned() })
-    }
-
-    fn check(&mut self) -> Result<()> {
-        let status = self.child.try_wait()?;
-        ensure!(status.is_none(), "it ended: see {}", self.log.display());
-        Ok(())
-    }
-
-    /// Asks it to end, and waits until it has.
-    fn stop(&mut self) -> Result<()> {
-        let pid = self.child.id().to_string();
-        ensure!(Command::new("kill").arg(&pid).status()?.success(), "cannot stop process {pid}");
-        let status = self.child.wait()?;
-        ensure!(status.success(), "it failed: see {}", self.log.display());
-        Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn kubectl(cluster: &ControlPlane, arguments: &[&str], input: &[u8]) -> Result<String> {
-    let output = cluster.kubectl_with_input(arguments, input).await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl {}: {said}", arguments.join(" "));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Where the controller is. It is named after its module file, so that it is built once per version.
-fn build_upstream() -> Result<PathBuf> {
-    let module = workspace().join("xtask/shadow/upstream");
-    let recipe = fs::read(module.join("go.sum")).context("upstream/go.sum")?;
-    let home = cache().join("shadow");
-    let program = home.join(format!("karpenter-{:016x}", fnv(&recipe)));
-    if !program.exists() {
-        eprintln!("building Karpenter with its KWOK provider (some minutes the first time)");
-        fs::create_dir_all(&home)?;
-        crate::go::build(&module, CONTROLLER, &program)?;
-    }
-    Ok(program)
 }
 
 #[cfg(test)]

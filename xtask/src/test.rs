@@ -46,7 +46,11 @@ pub(crate) async fn run(testing: &Testing) -> ExitCode {
     });
     total += step("calls of moto", || lane("the calls of moto", aws::moto()));
     total += step("page", || lane("the page in a browser", page::run(&page::Looking::default())));
+    total += step("rules", || lane("the rules of Prometheus", crate::charts::rules::run()));
     total += step("control plane tests", control_plane_tests);
+    // The command that README.md and CONTRIBUTING.md begin with.
+    let tried = Step::begin("cargo xtask try");
+    total += tried.end(tried_out().await);
     let charts = Step::begin("charts");
     total += charts.end(lane("the charts", crate::charts::run(None).await));
 
@@ -143,6 +147,17 @@ fn control_plane_tests() -> Tally {
             Tally { skipped, ..Tally::default() }
         }
         Err(error) => broken(&format!("{:#}", anyhow::Error::from(error))),
+    }
+}
+
+async fn tried_out() -> Tally {
+    match control_plane::binaries() {
+        Err(BinariesError::NotFound(refusals)) => {
+            eprintln!("!!! SKIPPED: cargo xtask try. {refusals}");
+            Tally { skipped: 1, ..Tally::default() }
+        }
+        Err(error) => broken(&format!("{:#}", anyhow::Error::from(error))),
+        Ok(_) => lane("cargo xtask try", crate::try_out::run().await.map(|()| Outcome::Done)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask try`: the operator at work on a real control plane, in a minute.
+//! `cargo xtask try`: the operator at work on a real control plane, in a minute; README.md shows what it prints.
 
 use std::env;
 use std::fs::{self, File};

@@ -1,48 +1,43 @@
-//! docs/install.md, followed to the letter: its commands are run in a shell, on a real control plane.
-//!
-//! Containers do not run there. kwok says of the chart's pods that they run, and the operator is a process beside it: with the
-//! arguments of the chart's Deployment, as the chart's `ServiceAccount`.
+//! docs/install.md, followed to the letter: its commands are run in a shell, on a real control plane. Those of README.md that install
+//! are among them.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use kerf_control_plane::{ControlPlane, Helm, Program};
 
-use super::{CRDS, succeed};
-use crate::control_plane;
+use super::operator::{self, Operator};
+use super::{CRDS, prometheus, succeed};
+use crate::control_plane::{self, kubectl};
 use crate::try_out::build_kerf;
 
 const DOCUMENTATION: &str = "docs/install.md";
 const NAMESPACE: &str = "kerf";
 
-/// The command after which the operator runs, and the one that ends it.
+/// The command after which the operator runs, the one after which there are nodes, and the one that ends it.
 const INSTALLS: &str = "helm install kerf charts/kerf ";
+const HAS_NODES: &str = "kubectl wait --for=condition=Available deployment/hello ";
 const UNINSTALLS: &str = "helm uninstall kerf ";
 
-/// A node that no NodePool launched, as every cluster has: the operator has to run somewhere.
-const SYSTEM_NODE: &str = r#"{
-    "apiVersion": "v1", "kind": "Node",
-    "metadata": {
-        "name": "system", "annotations": {"kwok.x-k8s.io/node": "fake"},
-        "labels": {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": "system"}
-    },
-    "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "20"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "20"}}
-}"#;
+/// Objects that the example for AWS makes. An operator with another provider names each in its log, and leaves it alone.
+const IGNORED: [&str; 2] = ["aws-general-purpose", "aws-spot"];
 
-pub(super) async fn follow_the_documentation(helm: &Helm, kerf: Option<PathBuf>) -> Result<()> {
+/// Prometheus evaluates rules meanwhile, where there is one.
+pub(super) async fn follow_the_documentation(
+    helm: &Helm,
+    kerf: Option<PathBuf>,
+    prometheus: Option<PathBuf>,
+) -> Result<()> {
     let kerf = match kerf {
         Some(kerf) => kerf,
         None => build_kerf(&[])?.into(),
     };
     control_plane::binaries()?;
     let cluster = ControlPlane::start().await?;
-    kubectl(&cluster, &["apply", "-f", "-"], SYSTEM_NODE).await?;
-    let taint = ["taint", "nodes", "system", "node.kubernetes.io/not-ready-"];
-    // The controller manager may have been faster.
-    let _ = kubectl(&cluster, &taint, "").await;
+    operator::add_system_node(&cluster).await?;
 
     let text = fs::read_to_string(DOCUMENTATION)?;
     let mut operator: Option<Operator> = None;
@@ -50,6 +45,12 @@ pub(super) async fn follow_the_documentation(helm: &Helm, kerf: Option<PathBuf>)
         if commands.contains(UNINSTALLS) {
             let mut operator = operator.take().context("what is uninstalled was not installed")?;
             operator.check()?;
+            let log = operator.log()?;
+            for name in IGNORED {
+                let named =
+                    log.lines().any(|line| line.contains("ignoring") && line.contains(name));
+                ensure!(named, "the operator does not say that it ignores {name}:\n{log}");
+            }
         }
         println!("$ {}", commands.trim_end().replace('\n', "\n$ "));
         match (shell(&cluster, helm, &kerf, commands), &operator) {
@@ -59,7 +60,13 @@ pub(super) async fn follow_the_documentation(helm: &Helm, kerf: Option<PathBuf>)
             (printed, _) => print!("{}", printed?),
         }
         if commands.contains(INSTALLS) {
-            operator = Some(Operator::start(&cluster, &kerf).await?);
+            let log = cluster.dir().join("kerf.log");
+            operator = Some(Operator::start(&cluster, &kerf, NAMESPACE, &log).await?);
+        }
+        if let (true, Some(operator), Some(prometheus)) =
+            (commands.contains(HAS_NODES), &operator, &prometheus)
+        {
+            prometheus::evaluate(prometheus.clone(), &cluster, operator.metrics).await?;
         }
     }
     ensure!(operator.is_none(), "{DOCUMENTATION} does not say how to uninstall");
@@ -85,63 +92,6 @@ fn shell(cluster: &ControlPlane, helm: &Helm, kerf: &Path, commands: &str) -> Re
     let mut bash = Command::new("bash");
     bash.args(["-euo", "pipefail", "-c", commands]).env("PATH", path);
     succeed(bash.env("KUBECONFIG", cluster.kubeconfig_path()).env("HOME", cluster.dir()))
-}
-
-async fn kubectl(cluster: &ControlPlane, arguments: &[&str], input: &str) -> Result<String> {
-    let output = cluster.kubectl_with_input(arguments, input).await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "kubectl {}: {said}", arguments.join(" "));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// What the chart's Deployment would run.
-struct Operator {
-    process: Child,
-    log: PathBuf,
-}
-
-impl Operator {
-    async fn start(cluster: &ControlPlane, kerf: &Path) -> Result<Self> {
-        let container = "jsonpath={.spec.template.spec.containers[0].args}";
-        let get = ["get", "deployment", "kerf", "-n", NAMESPACE, "-o", container];
-        let arguments: Vec<String> = serde_json::from_str(&kubectl(cluster, &get, "").await?)
-            .context("the Deployment has no arguments")?;
-        let log = cluster.dir().join("kerf.log");
-        let file = File::create(&log)?;
-        let process = cluster
-            .command(kerf)
-            .args(&arguments)
-            // The ports of the chart may be taken on this machine.
-            .args(["--metrics-port=0", "--health-probe-port=0"])
-            .env("KUBECONFIG", cluster.kubeconfig_of_service_account(NAMESPACE, "kerf").await?)
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .spawn()
-            .context("kerf does not start")?;
-        println!("(beside it, as ServiceAccount {NAMESPACE}/kerf: kerf {})", arguments.join(" "));
-        Ok(Self { process, log })
-    }
-
-    fn log(&self) -> Result<String> {
-        fs::read_to_string(&self.log).context("the operator has no log")
-    }
-
-    /// It runs, and never lacked a right.
-    fn check(&mut self) -> Result<()> {
-        let log = self.log()?;
-        ensure!(self.process.try_wait()?.is_none(), "the operator has ended:\n{log}");
-        let refused =
-            log.lines().find(|line| line.contains("orbidden") || line.contains("not allowed"));
-        ensure!(refused.is_none(), "a right is missing: {refused:?}");
-        Ok(())
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[cfg(test)]

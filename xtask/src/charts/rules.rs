@@ -1,46 +1,48 @@
 //! `cargo xtask rules`: the alerts of the chart, and rules as teams have them for Karpenter, by Prometheus' own promtool.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
 use super::succeed;
 use crate::aws::Outcome;
 use crate::cargo::workspace;
+use crate::page::program;
 
-const ALERTS: &str = "charts/kerf/files/alerts.yaml";
+const OF_THE_CHART: &str = "charts/kerf/files/alerts.yaml";
 const LEASE: &str = "karpenter-leader-election";
 
-/// promtool is looked for and not built: its module has 400 others behind it.
+/// The rule files, by the names that tests.yaml has.
+pub(super) const ALERTS: &str = "alerts.yaml";
+pub(super) const KARPENTER: &str = "karpenter.yaml";
+
+/// Where Prometheus and promtool are to be had. They are looked for and not built: their module has 400 others behind it.
+pub(super) const MISSING: &str =
+    "Prometheus and its promtool are not in PATH; Debian has both in the package prometheus";
+
 pub(crate) fn run() -> Result<Outcome> {
-    let mut version = Command::new("promtool");
-    if !version
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|it| it.success())
-    {
-        let reason = "promtool is not in PATH; Debian has it in the package prometheus".to_owned();
-        return Ok(Outcome::Skipped { reason });
-    }
+    let Some(promtool) = program("promtool") else {
+        return Ok(Outcome::Skipped { reason: MISSING.to_owned() });
+    };
     let directory = tempfile::tempdir()?;
-    let alerts = rule_file(&fs::read_to_string(workspace().join(ALERTS))?);
-    fs::write(directory.path().join("alerts.yaml"), alerts)?;
-    for (name, text) in [
-        ("karpenter.yaml", include_str!("rules/karpenter.yaml")),
-        ("tests.yaml", include_str!("rules/tests.yaml")),
-    ] {
-        fs::write(directory.path().join(name), text)?;
-    }
-    for arguments in
-        [&["check", "rules", "alerts.yaml", "karpenter.yaml"][..], &["test", "rules", "tests.yaml"]]
+    write(directory.path())?;
+    fs::write(directory.path().join("tests.yaml"), include_str!("rules/tests.yaml"))?;
+    for arguments in [&["check", "rules", ALERTS, KARPENTER][..], &["test", "rules", "tests.yaml"]]
     {
-        let mut promtool = Command::new("promtool");
+        let mut promtool = Command::new(&promtool);
         print!("{}", succeed(promtool.args(arguments).current_dir(directory.path()))?);
     }
     Ok(Outcome::Done)
+}
+
+/// Writes the rule files into this directory.
+pub(super) fn write(directory: &Path) -> Result<()> {
+    let alerts = rule_file(&fs::read_to_string(workspace().join(OF_THE_CHART))?);
+    fs::write(directory.join(ALERTS), alerts)?;
+    fs::write(directory.join(KARPENTER), include_str!("rules/karpenter.yaml"))?;
+    Ok(())
 }
 
 /// The alerts as the template of the chart puts them into a `PrometheusRule`.

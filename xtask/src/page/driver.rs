@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{PATIENCE, ask, free_port};
 
 /// A program of this name in the path.
-pub(super) fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }

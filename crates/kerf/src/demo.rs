@@ -22,6 +22,9 @@ mod scene;
 mod shop;
 mod summary;
 
+#[cfg(test)]
+pub(crate) use cascade::Report as DemoComparison;
+
 /// Slow enough to read, short enough to stay.
 const WATCHED: u64 = 45;
 /// Pictures per second are enough at ten.

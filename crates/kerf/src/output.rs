@@ -30,13 +30,19 @@ struct Versioned<'a, A> {
     answer: &'a A,
 }
 
+impl<'a, A: Answer> Versioned<'a, A> {
+    fn new(answer: &'a A) -> Self {
+        Self { api_version: API_VERSION, kind: A::KIND, answer }
+    }
+}
+
 /// The answer for programs, or for people as `render` has it.
 pub(crate) fn text<A: Answer>(
     answer: &A,
     format: Format,
     render: impl FnOnce(&A) -> String,
 ) -> Result<String, String> {
-    let versioned = Versioned { api_version: API_VERSION, kind: A::KIND, answer };
+    let versioned = Versioned::new(answer);
     match format {
         Format::Table => Ok(render(answer)),
         Format::Json => serde_json::to_string_pretty(&versioned)
@@ -44,6 +50,11 @@ pub(crate) fn text<A: Answer>(
             .map_err(|error| error.to_string()),
         Format::Yaml => serde_saphyr::to_string(&versioned).map_err(|error| error.to_string()),
     }
+}
+
+/// The answer on one line, so that a stream of them can be read line by line.
+pub(crate) fn line<A: Answer>(answer: &A) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(&Versioned::new(answer))? + "\n")
 }
 
 /// To standard output. A reader that has seen enough (`kerf plan | head`) is not an error.

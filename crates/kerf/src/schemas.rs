@@ -11,9 +11,12 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use crate::{
+    demo::DemoComparison,
     explain::{node, pod, pool},
     output::{API_VERSION, Answer},
     plan::{DisruptionReport, PlanReport},
+    top::Document,
+    version::ThisBinary,
 };
 
 #[test]
@@ -29,6 +32,9 @@ fn the_schemas_are_those_of_the_answers() {
         schema::<Comparison>(),
         schema::<Summary>(),
         schema::<Report>(),
+        schema::<DemoComparison>(),
+        schema::<Document<'_>>(),
+        schema::<ThisBinary>(),
     ]
     .into();
     let mut stale = Vec::new();

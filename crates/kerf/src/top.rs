@@ -27,6 +27,9 @@ mod assembly;
 mod document;
 mod follow;
 
+#[cfg(test)]
+pub(crate) use document::Document;
+
 /// Keys are answered within this time, whatever the cluster does.
 const FRAME: Duration = Duration::from_millis(100);
 /// Grace periods and budgets end by themselves: a cluster in which nothing happens is judged again after this time.

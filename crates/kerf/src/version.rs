@@ -17,8 +17,9 @@ use crate::{
 
 /// `kerf version -o json`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct ThisBinary {
+pub(crate) struct ThisBinary {
     version: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,

@@ -24,7 +24,10 @@ use kerf_view::{
 use serde::Serialize;
 
 use super::{DemoError, Pace, adapted, scene};
-use crate::{cli::DemoOptions, output::API_VERSION};
+use crate::{
+    cli::{DemoOptions, Format},
+    output,
+};
 
 /// Who plays: a name for people, and the policy of `kerf simulate`.
 const SIDES: [(&str, &str); 2] = [("Karpenter's policy", "parity"), ("Kerf's defaults", DEFAULTS)];
@@ -50,8 +53,8 @@ pub(super) fn play(options: &DemoOptions) -> Result<(), DemoError> {
     }
     if options.json {
         duel.finish()?;
-        let text = serde_json::to_string_pretty(&duel.report()?).map_err(io::Error::from)?;
-        return Ok(writeln!(io::stdout(), "{text}")?);
+        let text = output::text(&duel.report()?, Format::Json, |_| String::new());
+        return Ok(output::print(&text.map_err(io::Error::other)?)?);
     }
     // How long it took says something where nobody was shown anything.
     let took = if screen::is_there() {
@@ -139,15 +142,19 @@ struct Duel {
 
 /// What it came to, for programs.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct Report {
-    api_version: &'static str,
-    kind: &'static str,
+pub(crate) struct Report {
     scenario: &'static str,
     seed: u64,
     hours: f64,
     policies: Vec<Summary>,
+    /// One sentence with the figures.
     verdict: String,
+}
+
+impl output::Answer for Report {
+    const KIND: &'static str = "DemoComparison";
 }
 
 impl Duel {
@@ -250,8 +257,6 @@ impl Duel {
 
     fn report(&self) -> Result<Report, DemoError> {
         Ok(Report {
-            api_version: API_VERSION,
-            kind: "DemoComparison",
             scenario: "off-peak-cascade",
             seed: self.seed,
             hours: self.elapsed.as_secs_f64() / 3600.0,

@@ -5,27 +5,34 @@ use kerf_model::Price;
 use kerf_view::{Fate, Fill, NodeRow, View};
 use serde::Serialize;
 
-use crate::output::API_VERSION;
+use crate::output::{self, Answer};
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct Document<'v> {
-    api_version: &'static str,
-    kind: &'static str,
+pub(crate) struct Document<'v> {
+    #[cfg_attr(test, schemars(with = "String"))]
     judged_at: Timestamp,
+    /// Which cluster, or which files.
     subject: &'v str,
     totals: Totals,
     nodes: Vec<NodeReport<'v>>,
     notes: &'v [String],
 }
 
+impl Answer for Document<'_> {
+    const KIND: &'static str = "Top";
+}
+
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct Totals {
     nodes: usize,
     pods: usize,
     pending: usize,
     /// Of the nodes whose price is known.
+    #[cfg_attr(test, schemars(with = "String"))]
     price_per_hour: Price,
     nodes_of_unknown_price: usize,
     would_go: usize,
@@ -34,6 +41,7 @@ struct Totals {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct NodeReport<'v> {
     node: &'v str,
@@ -41,10 +49,12 @@ struct NodeReport<'v> {
     instance_type: Option<&'v str>,
     capacity_type: Option<&'v str>,
     zone: Option<&'v str>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     price_per_hour: Option<Price>,
     cpu: FillReport,
     memory: FillReport,
     pods: usize,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     created: Option<Timestamp>,
     /// `starting`, `leaving`, `wouldGo`, `stays` or `unknown`.
     fate: &'static str,
@@ -52,10 +62,13 @@ struct NodeReport<'v> {
     decision: Option<&'static str>,
     reason: Option<&'v str>,
     message: Option<&'v str>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     savings_per_hour: Option<Price>,
 }
 
+/// As Kubernetes writes amounts.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct FillReport {
     requested: String,
@@ -67,8 +80,6 @@ pub(super) fn line(view: &View) -> serde_json::Result<String> {
     let count = |is: fn(&Fate) -> bool| view.nodes.iter().filter(|node| is(&node.fate)).count();
     let prices = view.nodes.iter().map(|node| node.price);
     let document = Document {
-        api_version: API_VERSION,
-        kind: "Top",
         judged_at: view.now,
         subject: &view.subject,
         totals: Totals {
@@ -84,7 +95,7 @@ pub(super) fn line(view: &View) -> serde_json::Result<String> {
         nodes: view.nodes.iter().map(NodeReport::new).collect(),
         notes: &view.notes,
     };
-    Ok(serde_json::to_string(&document)? + "\n")
+    output::line(&document)
 }
 
 impl<'v> NodeReport<'v> {

@@ -97,7 +97,7 @@ impl Scene<'_> {
         let mut kerf = self.start_kerf(control_plane, 1).await?;
         let held = cluster.unchanged_for(QUIET / 2, &before).await;
         held.context("while Kerf stood by")?;
-        let writes = self.writes(control_plane)?;
+        let writes = writes(control_plane)?;
         ensure!(writes.is_empty(), "Kerf wrote while Karpenter led: {writes:?}");
         println!("   in {} s nothing changed, and Kerf wrote nothing", (QUIET / 2).as_secs());
 
@@ -181,18 +181,17 @@ impl Scene<'_> {
         ensure!(shrunk < grown, "{who} consolidated nothing");
         Ok(())
     }
+}
 
-    /// What Kerf's account changed, but for the lease that it competes for.
-    fn writes(&self, control_plane: &ControlPlane) -> Result<Vec<String>> {
-        let log = control_plane.audit_log().context("no audit log")?;
-        let log = fs::read_to_string(log)?;
-        let events = log.lines().filter_map(|line| serde_json::from_str(line).ok());
-        let own = events.filter(|event: &serde_json::Value| event["user"]["username"] == ACCOUNT);
-        let own = own.filter(|event| event["objectRef"]["resource"] != "leases");
-        let own =
-            own.filter(|event| !["get", "list", "watch"].iter().any(|it| event["verb"] == *it));
-        Ok(own.map(|event| format!("{} {}", event["verb"], event["requestURI"])).collect())
-    }
+/// What Kerf's account changed, but for the lease that it competes for.
+fn writes(control_plane: &ControlPlane) -> Result<Vec<String>> {
+    let log = control_plane.audit_log().context("no audit log")?;
+    let log = fs::read_to_string(log)?;
+    let events = log.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let own = events.filter(|event: &serde_json::Value| event["user"]["username"] == ACCOUNT);
+    let own = own.filter(|event| event["objectRef"]["resource"] != "leases");
+    let own = own.filter(|event| !["get", "list", "watch"].iter().any(|it| event["verb"] == *it));
+    Ok(own.map(|event| format!("{} {}", event["verb"], event["requestURI"])).collect())
 }
 
 /// It ended when it was asked to, and lacked no right before.

@@ -1,4 +1,5 @@
-//! `kerf shadow` beside an operator on a real control plane, with rights to read and no others. The audit log is the witness.
+//! `kerf shadow` (docs/shadow.md) beside an operator on a real control plane, with rights to read and no others. The audit log is the
+//! witness.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test may panic as the test itself does")]
 
 use std::{

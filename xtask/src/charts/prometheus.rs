@@ -52,7 +52,9 @@ pub(super) async fn evaluate(
         process.check()?;
         match seen(port) {
             Ok(lines) => {
-                lines.iter().for_each(|line| println!("(Prometheus: {line})"));
+                for line in lines {
+                    println!("(Prometheus: {line})");
+                }
                 return Ok(());
             }
             Err(why) if begin.elapsed() > PATIENCE => {

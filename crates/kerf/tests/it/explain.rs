@@ -4,27 +4,6 @@ use std::fs;
 
 use crate::kerf::{ROOT, kerf};
 
-/// Every example of the pages, run again.
-#[test]
-fn the_documentation_shows_what_is_printed() {
-    for (page, count) in [("explain.md", 7), ("json.md", 1), ("top.md", 1)] {
-        let page = fs::read_to_string(format!("{ROOT}/docs/{page}")).unwrap();
-        let examples: Vec<_> = page.split("    $ kerf ").skip(1).collect();
-        assert_eq!(examples.len(), count);
-        for example in examples {
-            let (line, shown) = example.split_once('\n').unwrap();
-            let arguments: Vec<_> = line.split_whitespace().collect();
-            let (code, printed, errors) = kerf(&arguments);
-            assert_eq!((code, errors.as_str()), (Some(0), ""), "{line}");
-            let indented = printed.lines().map(|line| match line {
-                "" => "\n".to_owned(),
-                line => format!("    {line}\n"),
-            });
-            assert!(shown.starts_with(&indented.collect::<String>()), "{line}:\n{printed}");
-        }
-    }
-}
-
 #[test]
 fn what_cannot_be_explained_is_refused() {
     let cluster = ["-f", "examples/explain/cluster.yaml"];

@@ -6,6 +6,8 @@ mod aws;
 #[cfg(feature = "simulate")]
 mod demo;
 #[cfg(feature = "simulate")]
+mod documentation;
+#[cfg(feature = "simulate")]
 mod exits;
 mod explain;
 mod kerf;

@@ -107,6 +107,9 @@ fn a_wrong_value_is_refused_with_one_sentence() {
     let home = tempfile::tempdir().unwrap();
     let mut by_variable = command(home.path(), &["run"]);
     by_variable.env("BATCH_MAX_DURATION", "soon");
+    // As docs/configuration.md shows it.
+    let mut documented = command(home.path(), &["run"]);
+    documented.env("SCALE_DOWN_UTILIZATION_THRESHOLD", "75%");
     for (command, sentence) in [
         (
             command(home.path(), &["run", "--metrics-port=http"]),
@@ -117,6 +120,11 @@ fn a_wrong_value_is_refused_with_one_sentence() {
             by_variable,
             "kerf: invalid value \"soon\" for the environment variable BATCH_MAX_DURATION \
              (--batch-max-duration): expected a duration of 0 or more, such as 500ms, 10s or 1m30s\n",
+        ),
+        (
+            documented,
+            "kerf: invalid value \"75%\" for the environment variable SCALE_DOWN_UTILIZATION_THRESHOLD \
+             (--scaledown-utilization-threshold): expected a number from 0 to 1\n",
         ),
         (
             command(home.path(), &["run", "--metricsport=1"]),

@@ -27,7 +27,7 @@ mod assembly;
 mod document;
 mod follow;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "simulate"))]
 pub(crate) use document::Document;
 
 /// Keys are answered within this time, whatever the cluster does.

@@ -51,10 +51,12 @@ pub(crate) fn run(looking: &Looking) -> Result<Outcome> {
     let driver = Driver::start(&driver)?;
     let browser = driver.open(&chromium)?;
     check(&browser, &demo)?;
-    check_report(&browser, &kerf)?;
+    // In a window of its own: the page goes on asking for news while the report is made.
+    let reader = driver.open(&chromium)?;
+    check_report(&reader, &kerf)?;
     if let Some(directory) = &looking.screenshots {
         picture(&browser, &demo, directory)?;
-        picture_report(&browser, &kerf, directory)?;
+        picture_report(&reader, &kerf, directory)?;
     }
     eprintln!("the page and the report work in a browser");
     Ok(Outcome::Done)

@@ -77,25 +77,22 @@ pub(super) fn multiples(id: &str, series: &[Series], axes: &Axes) -> Vec<String>
 pub(super) fn scatter(points: &[Point], axes: &Axes) -> String {
     let frame = Frame::around(LARGE, points.iter().map(|point| (point.x, point.y)), 0.06);
     let mut svg = frame.open(axes, "all policies");
-    let middle = WIDTH * 0.55;
-    for (is_right, anchor, offset) in [(false, "start", 1.0), (true, "end", -1.0)] {
-        let side: Vec<_> =
-            points.iter().filter(|point| (frame.x(point.x) > middle) == is_right).collect();
-        let heights: Vec<f64> = side.iter().map(|point| frame.y(point.y)).collect();
-        for (point, at) in side.iter().zip(spread(&heights, LARGE.height - BOTTOM)) {
-            let (x, y) = (frame.x(point.x), frame.y(point.y));
-            let _ = writeln!(
-                svg,
-                "<path class=\"lead\" d=\"M{x:.1} {y:.1}L{:.1} {at:.1}\"/>\
-                 <circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" style=\"--of:{}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                x + offset * 10.0,
-                point.colour,
-                x + offset * 12.0,
-                at + 4.0,
-                escaped(&point.name)
-            );
-        }
+    // All together: a name on the left may reach as far as one on the right.
+    let heights: Vec<f64> = points.iter().map(|point| frame.y(point.y)).collect();
+    for (point, at) in points.iter().zip(spread(&heights, LARGE.height - BOTTOM)) {
+        let (x, y) = (frame.x(point.x), frame.y(point.y));
+        let (anchor, offset) = if x > WIDTH * 0.55 { ("end", -1.0) } else { ("start", 1.0) };
+        let _ = writeln!(
+            svg,
+            "<path class=\"lead\" d=\"M{x:.1} {y:.1}L{:.1} {at:.1}\"/>\
+             <circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" style=\"--of:{}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            x + offset * 10.0,
+            point.colour,
+            x + offset * 12.0,
+            at + 4.0,
+            escaped(&point.name)
+        );
     }
     svg.push_str("</svg>\n");
     svg

@@ -1,6 +1,6 @@
-//! What the pods must cost at least.
+//! What the pods of upstream's benchmark must cost at least.
 
-use microlp::{ComparisonOp, OptimizationDirection, Problem as LinearProgram, SolveOutcome};
+use bench_bound::{Offer, fractions};
 
 use super::problem::{Problem, catalogue};
 
@@ -14,23 +14,10 @@ pub(crate) fn lower_bound(problem: &Problem) -> Option<f64> {
         pods().map(|pod| f64::from(pod.mebibytes)).sum(),
         pods().count() as f64,
     ];
-    let mut program = LinearProgram::new(OptimizationDirection::Minimize);
-    let machines: Vec<_> = catalogue()
-        .map(|machine| {
-            let number = program.add_var(machine.price(), (0.0, f64::INFINITY));
-            (number, machine.allocatable())
-        })
+    let offers: Vec<_> = catalogue()
+        .map(|machine| Offer { room: machine.allocatable(), price: machine.price(), zone: 0 })
         .collect();
-    let all = machines.iter().map(|(number, _)| (*number, 1.0));
-    program.add_constraint(all.collect::<Vec<_>>(), ComparisonOp::Ge, problem.hosts() as f64);
-    for (resource, amount) in wanted.into_iter().enumerate() {
-        let given = machines.iter().map(|(number, allocatable)| (*number, allocatable[resource]));
-        program.add_constraint(given.collect::<Vec<_>>(), ComparisonOp::Ge, amount);
-    }
-    match program.solve().ok()? {
-        SolveOutcome::Solution(solution) => Some(solution.objective()),
-        SolveOutcome::Interrupted(_) => None,
-    }
+    fractions(&offers, wanted, problem.hosts() as f64)
 }
 
 #[cfg(test)]
@@ -50,7 +37,7 @@ mod tests {
     fn buys_fractions_of_the_machine_with_the_least_overhead() {
         let problem = Problem::generic(100);
         let Some(largest) = catalogue().last() else { panic!("no catalogue") };
-        let [millicores, mebibytes, pods] = largest.allocatable();
+        let [millicores, mebibytes, pods] = largest.allocatable().map(|amount| amount as f64);
         let sum = |amount: fn(&crate::bench::problem::Pending) -> u32| {
             problem.pods.iter().map(|pod| f64::from(amount(pod))).sum::<f64>()
         };

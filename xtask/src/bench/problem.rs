@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::go_random::GoRandom;
 
-const ZONE: &str = "topology.kubernetes.io/zone";
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 const LETTERS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 /// Of upstream's benchmark.
 const SEED: u32 = 42;
@@ -187,7 +187,7 @@ impl Pending {
     }
 }
 
-fn pod_json(name: &str, labels: &Value, constraint: Value, requests: &Value) -> Value {
+pub(super) fn pod_json(name: &str, labels: &Value, constraint: Value, requests: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -205,14 +205,14 @@ fn requests(millicores: u32, mebibytes: u32) -> Value {
     json!({"cpu": format!("{millicores}m"), "memory": format!("{mebibytes}Mi")})
 }
 
-fn spread(key: &str, labels: &Value) -> Value {
+pub(super) fn spread(key: &str, labels: &Value) -> Value {
     json!({"topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": labels},
     }]})
 }
 
-fn affinity(kind: &str, key: &str, labels: &Value) -> Value {
+pub(super) fn affinity(kind: &str, key: &str, labels: &Value) -> Value {
     let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": labels}});
     json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
@@ -250,8 +250,8 @@ impl InstanceType {
     }
 
     /// What pods can have: millicores, mebibytes, pods.
-    pub(crate) fn allocatable(&self) -> [f64; 3] {
-        [1000 * self.cores - 100, 2048 * self.cores - 10, 10 * self.cores].map(f64::from)
+    pub(crate) fn allocatable(&self) -> [u64; 3] {
+        [1000 * self.cores - 100, 2048 * self.cores - 10, 10 * self.cores].map(u64::from)
     }
 
     fn to_json(&self) -> Value {

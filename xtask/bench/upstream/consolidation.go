@@ -51,8 +51,8 @@ func consolidate(file string, runs int) error {
 	if err != nil {
 		return err
 	}
-	instanceTypes := fake.InstanceTypes(len(problem.InstanceTypes))
-	if err := sameCatalogue(instanceTypes, problem.InstanceTypes); err != nil {
+	instanceTypes, err := catalogue(problem.InstanceTypes)
+	if err != nil {
 		return err
 	}
 	enabled := true

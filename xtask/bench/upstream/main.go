@@ -23,7 +23,6 @@ import (
 
 	v1 "sigs.k8s.io/karpenter/pkg/apis/v1"
 	"sigs.k8s.io/karpenter/pkg/cloudprovider"
-	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
 	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
 	"sigs.k8s.io/karpenter/pkg/events"
 	"sigs.k8s.io/karpenter/pkg/operator/injection"
@@ -74,8 +73,8 @@ func scheduleAll(file string, ignorePreferences bool, count int) error {
 	if err != nil {
 		return err
 	}
-	instanceTypes := fake.InstanceTypes(len(problem.InstanceTypes))
-	if err := sameCatalogue(instanceTypes, problem.InstanceTypes); err != nil {
+	instanceTypes, err := catalogue(problem.InstanceTypes)
+	if err != nil {
 		return err
 	}
 	ctx := options.ToContext(injection.WithControllerName(context.Background(), "provisioner"), test.Options())

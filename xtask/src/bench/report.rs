@@ -204,6 +204,7 @@ mod tests {
             allocations: 1,
             allocated_mib: 1.0,
             peak_mib: 8.0,
+            types_per_claim: 0.0,
         }
     }
 

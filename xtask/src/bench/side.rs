@@ -37,6 +37,9 @@ pub(crate) struct Run {
     pub(crate) allocations: u64,
     pub(crate) allocated_mib: f64,
     pub(crate) peak_mib: f64,
+    /// Instance types that a new node may be, on average; upstream does not say.
+    #[serde(default)]
+    pub(crate) types_per_claim: f64,
 }
 
 /// One look at every node of a cluster, as a side prints it.
@@ -112,12 +115,17 @@ impl Side {
             Preferences::Respect => "respect",
             Preferences::Ignore => "ignore",
         };
-        self.run(problem, policy, patience)
+        self.run(problem, policy, patience, None)
+    }
+
+    /// With a search for cheaper machines of so much work; only Kerf has one.
+    pub(crate) fn pack(&self, problem: &Path, budget: u64, patience: Patience) -> Result<Vec<Run>> {
+        self.run(problem, "respect", patience, Some(budget))
     }
 
     /// The passes that were finished in time, perhaps none.
     pub(crate) fn consolidate(&self, problem: &Path, patience: Patience) -> Result<Vec<Pass>> {
-        self.run(problem, "consolidate", patience)
+        self.run(problem, "consolidate", patience, None)
     }
 
     fn run<T: DeserializeOwned>(
@@ -125,10 +133,12 @@ impl Side {
         problem: &Path,
         task: &str,
         patience: Patience,
+        packing: Option<u64>,
     ) -> Result<Vec<T>> {
         let mut child = Command::new(&self.program)
             .arg(problem)
             .args([task, &patience.runs.to_string()])
+            .args(packing.map(|budget| budget.to_string()))
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("starting {}", self.program.display()))?;

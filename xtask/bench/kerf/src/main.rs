@@ -23,22 +23,31 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let [file, task, runs] = arguments.as_slice() else {
-        bail!("usage: bench-kerf <problem.ndjson> <respect|ignore|consolidate> <runs>");
+    let (file, task, runs, packing) = match arguments.as_slice() {
+        [file, task, runs] => (file, task, runs, "0"),
+        [file, task, runs, packing] => (file, task, runs, packing.as_str()),
+        _ => bail!(
+            "usage: bench-kerf <problem.ndjson> <respect|ignore|consolidate> <runs> [<packing budget>]"
+        ),
     };
     let runs: usize = runs.parse().with_context(|| format!("{runs:?} is not a number of runs"))?;
+    let packing = packing.parse().with_context(|| format!("{packing:?} is not a budget"))?;
     let snapshot = problem::read(file)?;
     match task.as_str() {
-        "respect" => schedule_all(&snapshot, PreferencePolicy::Respect, runs),
-        "ignore" => schedule_all(&snapshot, PreferencePolicy::Ignore, runs),
+        "respect" => schedule_all(&snapshot, PreferencePolicy::Respect, packing, runs),
+        "ignore" => schedule_all(&snapshot, PreferencePolicy::Ignore, packing, runs),
         "consolidate" => consolidation::look(snapshot, runs),
         other => bail!("{other:?} is not a task: respect, ignore or consolidate"),
     }
 }
 
-fn schedule_all(snapshot: &Snapshot, preferences: PreferencePolicy, runs: usize) -> Result<()> {
-    // Zero, as in the operator, unless it is the search for cheaper machines that is to be measured.
-    let packing = env::var("KERF_PACKING").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+/// `packing` is zero, as in the operator, unless it is the search for cheaper machines that is to be measured.
+fn schedule_all(
+    snapshot: &Snapshot,
+    preferences: PreferencePolicy,
+    packing: u64,
+    runs: usize,
+) -> Result<()> {
     let options = Options { preferences, packing, ..Options::default() };
     for _ in 0..runs {
         let region = Region::new(ALLOCATOR);
@@ -48,6 +57,7 @@ fn schedule_all(snapshot: &Snapshot, preferences: PreferencePolicy, runs: usize)
         let cpu_seconds = cpu_seconds() - cpu_start;
         let memory = region.change();
         let on_nodes: usize = plan.placements.iter().map(|placement| placement.pods.len()).sum();
+        let types: usize = plan.claims.iter().map(|claim| claim.instance_types.len()).sum();
         let outcome = json!({
             // All of it is solving: the snapshot is all that is prepared.
             "setup_seconds": 0.0,
@@ -60,6 +70,7 @@ fn schedule_all(snapshot: &Snapshot, preferences: PreferencePolicy, runs: usize)
             "allocations": memory.allocations + memory.reallocations,
             "allocated_mib": memory.bytes_allocated as f64 / f64::from(1 << 20),
             "peak_mib": peak_mib()?,
+            "types_per_claim": types as f64 / plan.claims.len().max(1) as f64,
         });
         println!("{outcome}");
     }

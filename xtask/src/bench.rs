@@ -3,6 +3,7 @@
 mod consolidation;
 mod go_random;
 mod lower_bound;
+mod packing;
 mod problem;
 mod report;
 mod side;
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Scheduling(Comparing),
     /// Look at every node of full clusters with Kerf and with upstream Karpenter, and compare
     Consolidation(Comparing),
+    /// Plan pods with EC2's types and prices, and compare what the plans cost with a lower bound
+    Packing(packing::Packing),
 }
 
 #[derive(Args)]
@@ -58,6 +61,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Scheduling(arguments) => scheduling(&arguments),
         Command::Consolidation(arguments) => consolidation::run(&arguments),
+        Command::Packing(arguments) => packing::run(&arguments),
     }
 }
 

@@ -38,13 +38,16 @@ pub fn order_by_price(
 }
 
 /// How many types, taken from the front, give every key its `minValues`: zero when nothing asks for any.
+///
+/// A value counts only where its requirement admits it. A type that is sold in three zones is one alternative for a claim that
+/// has to be in one of them.
 pub fn satisfies_min_values(
     types: &[Arc<InstanceType>],
     requirements: &Requirements,
 ) -> Result<usize, TooFewValues> {
     let wanted: Vec<_> = requirements
         .iter()
-        .filter_map(|requirement| Some((requirement.key(), requirement.min_values()?)))
+        .filter_map(|requirement| Some((requirement, requirement.min_values()?)))
         .collect();
     if wanted.is_empty() {
         return Ok(0);
@@ -52,9 +55,10 @@ pub fn satisfies_min_values(
     let mut found: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); wanted.len()];
     let count = |values: &BTreeSet<&str>| u32::try_from(values.len()).unwrap_or(u32::MAX);
     for (walked, instance_type) in types.iter().enumerate() {
-        for ((key, _), values) in wanted.iter().zip(&mut found) {
-            let listed = instance_type.requirements().get(key).and_then(|own| own.listed());
-            values.extend(listed.into_iter().flatten().map(String::as_str));
+        for ((requirement, _), values) in wanted.iter().zip(&mut found) {
+            let own = instance_type.requirements().get(requirement.key());
+            let listed = own.and_then(|own| own.listed()).into_iter().flatten();
+            values.extend(listed.map(String::as_str).filter(|value| requirement.has(value)));
         }
         if wanted.iter().zip(&found).all(|((_, least), values)| count(values) >= *least) {
             return Ok(walked + 1);
@@ -68,7 +72,7 @@ pub fn satisfies_min_values(
         .iter()
         .zip(&found)
         .filter(|((_, least), values)| count(values) < *least)
-        .map(|((key, _), values)| ((*key).to_owned(), count(values)))
+        .map(|((requirement, _), values)| (requirement.key().to_owned(), count(values)))
         .collect();
     Err(TooFewValues(short))
 }

@@ -147,6 +147,10 @@ impl Algebra {
         &self.rules[rule.0 as usize]
     }
 
+    pub(crate) fn key_of(&self, rule: Rule) -> Key {
+        self.rule_keys[rule.0 as usize]
+    }
+
     /// Whether the rule allows this value of its key.
     pub(crate) fn allows(&mut self, rule: Rule, value: Value) -> bool {
         let at = rule.0 as usize;
@@ -321,6 +325,11 @@ impl Algebra {
 
     pub(crate) fn rules_meet(&mut self, a: Rule, b: Rule) -> bool {
         self.meet(a, b).compatible
+    }
+
+    /// What both admit.
+    pub(crate) fn both(&mut self, a: Rule, b: Rule) -> Rule {
+        self.meet(a, b).both
     }
 
     fn meet(&mut self, existing: Rule, incoming: Rule) -> Meet {

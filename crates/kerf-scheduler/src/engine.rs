@@ -34,6 +34,7 @@ mod leave;
 mod search;
 mod self_anti_affinity;
 
+use constraints::min_values::short_of_values;
 use guide::Guided;
 
 #[derive(Clone, Debug)]
@@ -358,7 +359,7 @@ impl<'s> Engine<'s> {
         for at in 0..self.templates.len() {
             let set = self.templates[at].set;
             let rows = self.templates[at].serving(set, &mut self.algebra).clone();
-            let short = self.short_of_values(at, set, &rows);
+            let short = short_of_values(&self.templates[at], set, &rows, &mut self.algebra);
             if rows.is_empty() || (!short.is_empty() && !relax) {
                 let refusal = self.explain_unusable(at, &short);
                 self.unusable.push(refusal);

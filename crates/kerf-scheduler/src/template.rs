@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kerf_model::pod::HostPort;
 use kerf_model::{InstanceType, Pool, Price, Requirements};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::algebra::{Algebra, Key, Rule, SetId};
 use crate::bits::Bits;
@@ -248,15 +248,16 @@ impl Template {
         }
     }
 
-    /// Per value that the types of these rows list for the key: how many distinct ones there are.
-    pub(crate) fn distinct_values(&self, rows: &Bits, key: Key, algebra: &Algebra) -> u32 {
-        let mut values = std::collections::BTreeSet::new();
-        for (rule, with_rule) in self.rules.get(&key).iter().flat_map(|rows| &rows.rules) {
-            if with_rule.meets(rows) {
-                values.extend(algebra.requirement(*rule).listed().into_iter().flatten());
-            }
-        }
-        crate::algebra::id(values.len())
+    /// How many values of its key the rule admits of those that the types of these rows list.
+    pub(crate) fn distinct_values(&self, rows: &Bits, rule: Rule, algebra: &mut Algebra) -> u32 {
+        let with_key = self.rules.get(&algebra.key_of(rule));
+        let alive = with_key.into_iter().flat_map(|with_key| &with_key.rules);
+        let admitted: Vec<_> = alive
+            .filter(|(_, with_rule)| with_rule.meets(rows))
+            .map(|(own, _)| algebra.both(*own, rule))
+            .collect();
+        let listed = admitted.iter().filter_map(|both| algebra.requirement(*both).listed());
+        crate::algebra::id(listed.flatten().collect::<FxHashSet<_>>().len())
     }
 
     /// Instance types with the lowest price at which they can be bought under these requirements: the

@@ -123,6 +123,7 @@ macro_rules! stories {
                     pods_that_repel_each_other_get_machines_of_their_own,
                     a_preference_that_cannot_be_met_is_dropped,
                     min_values_that_cannot_be_met_launch_nothing,
+                    min_values_count_the_zones_that_a_pod_leaves_open,
                     a_pool_that_is_being_deleted_launches_nothing,
                     a_pod_that_comes_before_its_pool_gets_a_node_all_the_same,
                     the_pods_of_a_node_that_goes_move_to_one_other,

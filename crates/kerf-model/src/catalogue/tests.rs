@@ -13,8 +13,11 @@ fn instance_type(name: &str, family: &str, price: &str) -> Arc<InstanceType> {
         available: true,
         ..Offering::default()
     };
-    let requirements =
-        [Requirement::is_in(INSTANCE_TYPE, [name]), Requirement::is_in("family", [family])];
+    let requirements = [
+        Requirement::is_in(INSTANCE_TYPE, [name]),
+        Requirement::is_in("family", [family]),
+        Requirement::is_in("zones", ["a", "b", "c"]),
+    ];
     Arc::new(InstanceType::new(
         name,
         requirements.into_iter().collect(),
@@ -70,6 +73,23 @@ fn counts_distinct_values_until_every_key_has_enough() {
         assert_eq!(satisfies_min_values(&types(), &wanted), expect, "{wanted}");
     }
     assert_eq!(satisfies_min_values(&[], &wants(&[("family", 3)])), Ok(0));
+}
+
+#[test]
+fn counts_only_values_that_the_requirement_admits() {
+    use Operator::{In, NotIn};
+    let at_least = |key: &str, operator, values: &[&str], min| {
+        let one = Requirement::new(key, operator, values.to_vec()).with_min_values(Some(min));
+        satisfies_min_values(&types(), &[one].into_iter().collect())
+    };
+    let short = |key: &str, left| Err(TooFewValues([(key.to_owned(), left)].into()));
+    assert_eq!(at_least("family", In, &["a", "b"], 2), Ok(3));
+    assert_eq!(at_least("family", In, &["a", "b", "z"], 3), short("family", 2));
+    assert_eq!(at_least("family", NotIn, &["b"], 2), Ok(3));
+    assert_eq!(at_least("family", NotIn, &["b"], 3), short("family", 2));
+    assert_eq!(at_least(INSTANCE_TYPE, NotIn, &["a", "b"], 2), Ok(4));
+    assert_eq!(at_least("zones", In, &["a"], 1), Ok(1));
+    assert_eq!(at_least("zones", In, &["a", "z"], 2), short("zones", 1));
 }
 
 #[test]

@@ -11,7 +11,7 @@
 mod host_ports;
 mod instance_types;
 mod limits;
-mod min_values;
+pub(super) mod min_values;
 mod requirements;
 mod reservations;
 mod taints;

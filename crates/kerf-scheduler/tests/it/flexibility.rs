@@ -155,6 +155,36 @@ fn min_values_hold_strictly() {
     }
 }
 
+/// The types of these pools are sold in three zones each, as spot and on demand.
+#[test]
+fn values_that_a_claim_does_not_admit_are_no_alternatives() {
+    for (of_pool, of_pod, claims) in [
+        (format!("{ZONE} Exists min 2"), String::new(), 1),
+        (format!("{ZONE} Exists min 2"), format!("{ZONE} In test-zone-1 test-zone-2"), 1),
+        (format!("{ZONE} Exists min 2"), format!("{ZONE} In test-zone-1"), 0),
+        (format!("{ZONE} Exists min 2"), format!("{ZONE} NotIn test-zone-1"), 1),
+        (format!("{ZONE} Exists min 3"), format!("{ZONE} NotIn test-zone-1"), 0),
+        (format!("{ZONE} In test-zone-1 elsewhere min 2"), String::new(), 0),
+        (format!("{CAPACITY_TYPE} Exists min 2"), format!("{CAPACITY_TYPE} In {SPOT}"), 0),
+        (format!("{INSTANCE_TYPE} Exists min 3"), format!("{ZONE} In test-zone-1"), 1),
+    ] {
+        let pod = pod("web");
+        let pod = if of_pod.is_empty() { pod } else { pod.requires(&of_pod) };
+        let plan = plan(&cluster(vec![flexible(&of_pool)], vec![pod.build()]));
+        assert_eq!(plan.claims.len(), claims, "{of_pool} / {of_pod}: {:?}", plan.failures);
+    }
+}
+
+#[test]
+fn best_effort_lowers_to_what_the_claim_admits() {
+    let pool = flexible(&format!("{ZONE} Exists min 3"));
+    let pod = pod("web").requires(&format!("{ZONE} In test-zone-1")).build();
+    let plan = schedule(&cluster(vec![pool], vec![pod]), &best_effort());
+    let zone = plan.claims[0].requirements.get(ZONE).unwrap();
+    assert_eq!((zone.only_value(), zone.min_values()), (Some(ZONES[0]), Some(1)));
+    assert!(plan.claims[0].min_values_relaxed);
+}
+
 #[test]
 fn every_pod_that_joins_keeps_the_flexibility() {
     let pool = flexible(&format!("{INSTANCE_TYPE} Exists min 3"));

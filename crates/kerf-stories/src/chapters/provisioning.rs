@@ -217,6 +217,23 @@ pub async fn min_values_that_cannot_be_met_launch_nothing(world: World) {
     assert!(world.list::<NodeClaim>().await.is_empty());
 }
 
+/// Each type is sold in several zones. For a pod that has to be in one of them the others are no alternatives.
+pub async fn min_values_count_the_zones_that_a_pod_leaves_open(world: World) {
+    let zones = json!({"key": labels::ZONE, "operator": "Exists", "minValues": 2});
+    with_pool(&world, &json!({"template": {"spec": {"requirements": [zones]}}})).await;
+    let one_zone = json!({"nodeSelector": {labels::ZONE: "test-zone-b"}});
+    let pinned = world.create(build::pod("pinned", &one_zone)).await;
+    let why = world
+        .until("the pod gets an event", async |w: &World| {
+            told(w, "FailedScheduling", &pinned).await
+        })
+        .await;
+    assert!(why.contains("minValues requirement is not met"), "{why}");
+    let free = world.create(build::pod("free", &json!({}))).await;
+    world.until("the other pod runs", async |world: &World| runs(world, &free).await).await;
+    assert_eq!(world.list::<NodeClaim>().await.len(), 1);
+}
+
 pub async fn a_pool_that_is_being_deleted_launches_nothing(world: World) {
     world.create(build::node_class("default", &json!({}))).await;
     let mut going = build::pool("going", &json!({"weight": 100}));

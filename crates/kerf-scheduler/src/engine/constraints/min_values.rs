@@ -3,9 +3,10 @@
 use kerf_model::{Requirement, TooFewValues};
 
 use super::{Engine, Evaluation, Witness};
-use crate::algebra::{Key, SetId};
+use crate::algebra::{Algebra, Key, SetId};
 use crate::bits::Bits;
 use crate::refusal::FilterCause;
+use crate::template::Template;
 
 impl Engine<'_> {
     /// The set itself when `minValues` holds; with lowered ones, and `true`, when that is allowed. Looks at the rows in the
@@ -19,7 +20,8 @@ impl Engine<'_> {
             return Some((set, false));
         }
         let template = evaluation.template;
-        let short = self.short_of_values(template, set, &self.scratch.rows);
+        let rows = &self.scratch.rows;
+        let short = short_of_values(&self.templates[template], set, rows, &mut self.algebra);
         if short.is_empty() {
             return Some((set, false));
         }
@@ -46,27 +48,27 @@ impl Engine<'_> {
         })
     }
 
-    /// Keys for which these rows have fewer values than `minValues` asks for, with what they have.
-    pub(in crate::engine) fn short_of_values(
-        &self,
-        template: usize,
-        set: SetId,
-        rows: &Bits,
-    ) -> Vec<(Key, u32)> {
-        let wanted =
-            self.algebra.entries(set).iter().filter_map(|(key, rule)| {
-                Some((*key, self.algebra.requirement(*rule).min_values()?))
-            });
-        wanted
-            .filter_map(|(key, least)| {
-                let left = self.templates[template].distinct_values(rows, key, &self.algebra);
-                (left < least).then_some((key, left))
-            })
-            .collect()
-    }
-
     pub(super) fn too_few(&self, short: &[(Key, u32)]) -> TooFewValues {
         let named = |(key, left): &(Key, u32)| (self.algebra.key_name(*key).to_owned(), *left);
         TooFewValues(short.iter().map(named).collect())
     }
+}
+
+/// Keys for which these rows of the template have fewer values than `minValues` asks for, with what they have. Values that the
+/// set no longer admits are no alternatives.
+pub(in crate::engine) fn short_of_values(
+    template: &Template,
+    set: SetId,
+    rows: &Bits,
+    algebra: &mut Algebra,
+) -> Vec<(Key, u32)> {
+    let entries = algebra.entries(set).iter();
+    let wanted: Vec<_> = entries
+        .filter_map(|(key, rule)| Some((*key, *rule, algebra.requirement(*rule).min_values()?)))
+        .collect();
+    let left = wanted.into_iter().filter_map(|(key, rule, least)| {
+        let left = template.distinct_values(rows, rule, algebra);
+        (left < least).then_some((key, left))
+    });
+    left.collect()
 }

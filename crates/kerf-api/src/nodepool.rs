@@ -285,16 +285,18 @@ pub enum DisruptionReason {
     Underutilized,
     Empty,
     Drifted,
+    Unhealthy,
 }
 
 impl DisruptionReason {
-    pub const ALL: [Self; 3] = [Self::Underutilized, Self::Empty, Self::Drifted];
+    pub const ALL: [Self; 4] = [Self::Underutilized, Self::Empty, Self::Drifted, Self::Unhealthy];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Underutilized => "Underutilized",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
+            Self::Unhealthy => "Unhealthy",
         }
     }
 }

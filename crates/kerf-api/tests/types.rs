@@ -91,7 +91,7 @@ fn pools_are_written_as_they_were_read() {
             "consolidationSavingsThreshold": 0.01,
             "consolidationGracePeriod": "1h",
             "budgets": [
-                { "nodes": "0", "schedule": "@daily", "duration": "10m", "reasons": ["Empty"] },
+                { "nodes": "0", "schedule": "@daily", "duration": "10m", "reasons": ["Empty", "Unhealthy"] },
                 { "nodes": "10%", "reasons": [] },
             ],
         },

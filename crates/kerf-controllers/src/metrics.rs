@@ -74,7 +74,9 @@ impl Cause {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
-            Self::Unhealthy => "unhealthy",
+            Self::Unhealthy | Self::Disruption { reason: DisruptionReason::Unhealthy, .. } => {
+                "unhealthy"
+            }
             Self::GarbageCollected => "garbage_collected",
             Self::InsufficientCapacity => "insufficient_capacity",
             Self::NodeClassNotReady => "nodeclass_not_ready",

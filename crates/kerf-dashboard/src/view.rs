@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use kerf_api::DisruptionReason;
 use kerf_controllers::window::{Look, NodeRefusal};
-use kerf_disruption::{Allowance, budgets};
+use kerf_disruption::{Allowance, Method, budgets};
 use kerf_model::{
     InstanceType, Node, Pod, Pool, Price, Snapshot,
     churn::GracePeriod,
@@ -223,8 +223,8 @@ impl View {
         let nodes: Vec<NodeView> =
             nodes.map(|node| NodeView::of(node, look, &prices_of_types)).collect();
         let totals = Totals::of(snapshot, &nodes);
-        let allowances =
-            DisruptionReason::ALL.map(|reason| (reason, budgets::allowances(snapshot, reason)));
+        let of_reason = |reason| (reason, budgets::allowances(snapshot, reason));
+        let allowances: Vec<_> = Method::reasons().into_iter().map(of_reason).collect();
         let pools = snapshot.pools.values();
         let pools =
             pools.map(|pool| PoolView::of(pool, snapshot.now, &nodes, &allowances)).collect();

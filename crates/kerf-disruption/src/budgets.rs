@@ -140,7 +140,7 @@ fn window(budget: &Budget) -> Result<Option<(Schedule, SignedDuration)>, BudgetE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use DisruptionReason::{Drifted, Empty, Underutilized};
+    use DisruptionReason::{Drifted, Empty, Underutilized, Unhealthy};
 
     const NOW: &str = "2026-03-04T12:00:00Z";
 
@@ -186,6 +186,15 @@ mod tests {
             [Some(5), Some(1), Some(1)],
         );
         check(&[only(&[], budget("1"))], 10, [unlimited; 3]);
+        check(&[only(&[Unhealthy], budget("1"))], 10, [unlimited; 3]);
+    }
+
+    #[test]
+    fn repair_has_a_reason_of_its_own() {
+        let unhealthy = |budgets: &[Budget]| allowed(budgets, Unhealthy, 10, NOW.parse().unwrap());
+        assert_eq!(unhealthy(&[budget("10%")]), Ok(1));
+        assert_eq!(unhealthy(&[only(&[Unhealthy], budget("0"))]), Ok(0));
+        assert_eq!(unhealthy(&[only(&[Drifted], budget("0"))]), Ok(Allowance::UNLIMITED));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A disruption command: nodes to remove, and their replacements.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kerf_api::DisruptionReason;
 use kerf_model::{InstanceType, Node, Pod, Pool, Price, disruption::Cost};
@@ -88,6 +88,12 @@ impl Method {
 
     pub fn reason(self) -> DisruptionReason {
         self.row().reason
+    }
+
+    /// The reasons for which budgets are asked, each once: those that some method has. A budget may name others, and holds
+    /// nothing back for them.
+    pub fn reasons() -> BTreeSet<DisruptionReason> {
+        Self::ALL.into_iter().map(Self::reason).collect()
     }
 
     /// As records that outlive an operator name it.

@@ -129,13 +129,13 @@ pub struct NodeVerdict {
 
 impl<'e> Explainer<'e> {
     pub fn new(snapshot: &'e Snapshot, settings: &'e Settings) -> Self {
-        let all = DisruptionReason::ALL;
+        let of_reason = |reason| (reason, budgets::allowances(snapshot, reason));
         Self {
             snapshot,
             static_capacity: settings.static_capacity,
             consolidation: Consolidation::new(snapshot, settings, &graceful(snapshot), Vec::new()),
             drift: Simulation::of_drift(snapshot, settings),
-            allowances: all.map(|reason| (reason, budgets::allowances(snapshot, reason))).into(),
+            allowances: Method::reasons().into_iter().map(of_reason).collect(),
         }
     }
 

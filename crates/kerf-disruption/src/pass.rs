@@ -70,7 +70,7 @@ pub fn pass_with(
     let skip = memory.take_rejected();
     let mut found = Pass { complete: skip.is_none(), ..Pass::default() };
     let graceful = found.survey(snapshot);
-    for reason in DisruptionReason::ALL {
+    for reason in Method::reasons() {
         found.allowances.insert(reason, budgets::allowances(snapshot, reason));
     }
     found.unreadable_budgets = budgets::unreadable(snapshot);

@@ -101,7 +101,7 @@ fn budgets() -> impl Strategy<Value = Vec<Budget>> {
         (0u32..=100).prop_map(|percent| format!("{percent}%")),
     ];
     let reasons =
-        prop::option::of(prop::sample::subsequence(DisruptionReason::ALL.to_vec(), 0..=3));
+        prop::option::of(prop::sample::subsequence(DisruptionReason::ALL.to_vec(), 0..=4));
     let schedule = (
         select(vec!["*", "0", "30", "*/7", "5-50/5"]),
         select(vec!["*", "9", "*/5", "22-23", "0,12"]),

@@ -202,10 +202,10 @@ fn disruption(cases: &mut Cases) {
     cases.one_of(
         kind,
         &at("budgets/0/reasons/0"),
-        &["Underutilized", "Empty", "Drifted"],
-        &["empty", "Expired", ""],
+        &["Underutilized", "Empty", "Drifted", "Unhealthy"],
+        &["empty", "unhealthy", "Expired", ""],
     );
-    // More than three different reasons do not exist, and a set has none twice; so the bound shows
+    // More than four different reasons do not exist, and a set has none twice; so the bound shows
     // only together with that.
     let many = |count: usize| Value::Array(vec![json!("Empty"); count]);
     cases.value(

@@ -121,6 +121,18 @@ fn commands_that_are_under_way_count() {
     assert!(node.contains("  BLOCKS   candidate is already being disrupted\n"), "{node}");
 }
 
+/// Karpenter 1.15 paces repair by budgets, and manifests made for it have to be read.
+#[test]
+fn a_budget_that_holds_nothing_back_is_pointed_out() {
+    let unhealthy = r#"budgets: [{nodes: "1"}, {nodes: "0", reasons: [Unhealthy]}]"#;
+    let (_directory, file) = changed(r#"budgets: [{nodes: "1"}]"#, unhealthy);
+    let pool = printed(&["explain", "nodepool/general", "-f", &file]);
+    assert!(pool.contains("  0       Unhealthy   always     -          yes\n"), "{pool}");
+    let note = "  Unhealthy: Kerf asks no budget for this reason yet\n\nMay be disrupted";
+    assert!(pool.contains(note), "{pool}");
+    assert!(pool.contains("  Drifted         3       1         0\n\nNodes"), "{pool}");
+}
+
 /// From one to two at night nothing may go; the example is of eleven minutes past midnight.
 #[test]
 fn files_are_judged_at_their_own_time() {

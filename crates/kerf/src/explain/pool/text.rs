@@ -1,6 +1,6 @@
 //! One NodePool for people.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use super::Report;
 use crate::columns::section;
@@ -39,6 +39,9 @@ pub(crate) fn render(report: &Report) -> String {
     });
     let header = ["NODES", "REASONS", "SCHEDULE", "DURATION", "ACTIVE"];
     text.push_str(&section("Budgets", &header, budgets));
+    for reason in unasked(report) {
+        let _ = writeln!(text, "  {reason}: Kerf asks no budget for this reason yet");
+    }
     text.push('\n');
     let allowances = report.allowances.iter().map(|one| {
         [
@@ -68,4 +71,11 @@ pub(crate) fn render(report: &Report) -> String {
     let header = ["NODE", "PRICE", "PODS", "BY ITSELF"];
     text.push_str(&section("Nodes", &header, nodes));
     text
+}
+
+/// Reasons that budgets name and that hold nothing back.
+fn unasked(report: &Report) -> BTreeSet<&'static str> {
+    let named = report.budgets.iter().filter_map(|budget| budget.reasons.as_ref()).flatten();
+    let is_asked = |reason: &&str| report.allowances.iter().any(|one| one.reason == *reason);
+    named.copied().filter(|reason| !is_asked(reason)).collect()
 }

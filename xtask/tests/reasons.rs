@@ -34,7 +34,8 @@ const NO_REASONS: [(&str, &str); 8] = [
     ("a kind", "Connection Index Node NodeClaim NodePool Operator Shared State"),
     (
         "a feature gate",
-        "CapacityBuffer NodeOverlay NodeRepair ReservedCapacity SpotToSpotConsolidation StaticCapacity",
+        "CapacityBuffer NodeOverlay NodeRepair PodDeletionCostManagement ReservedCapacity SpotToSpotConsolidation \
+         StaticCapacity TerminateFirstDrift TerminateFirstRepair",
     ),
     (
         "a call of a provider",

@@ -14,6 +14,7 @@ use clap::{
 use clap_complete::Shell;
 #[cfg(feature = "simulate")]
 use kerf_api::GoDuration;
+use kerf_controllers::settings::{GATES, Gate};
 use kerf_provider::{Flag, FlagKind as Kind, Provider};
 
 use crate::exit;
@@ -292,19 +293,29 @@ fn run_command() -> clap::Command {
 
 fn argument(flag: &'static Flag) -> Arg {
     let default = if flag.default.is_empty() { "none" } else { flag.default };
+    let help = format!("{}\n[env: {}] [default: {default}]", flag.help, flag.env);
     let arg = Arg::new(flag.name)
         .long(flag.name)
         .value_name(flag.value)
         .default_value(flag.default)
         .hide_default_value(true)
-        .help(format!("{}\n[env: {}] [default: {default}]", flag.help, flag.env))
         .help_heading(flag.heading);
+    let arg = if flag.name == flags::FEATURE_GATES.name {
+        arg.long_help(format!("{help}\n{}", gates())).help(help)
+    } else {
+        arg.help(help)
+    };
     match flag.kind {
         // As Go has it: a bare flag is true, and a value needs the equals sign.
         Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
         // `--memory-limit -1` is a flag with a value.
         Kind::Text | Kind::Number => arg.allow_hyphen_values(true),
     }
+}
+
+fn gates() -> String {
+    let line = |gate: Gate| format!("- {} ({}): {}", gate.name, gate.stage.as_str(), gate.help);
+    GATES.map(line).join("\n")
 }
 
 /// Go's flags may be written with one dash, and deployments do so.

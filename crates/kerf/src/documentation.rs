@@ -8,7 +8,7 @@ mod metrics;
 
 use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
 
-use kerf_controllers::settings::FeatureGates;
+use kerf_controllers::settings::{GATES, Gate};
 use kerf_provider::Flag;
 
 use crate::cli::flags;
@@ -74,9 +74,10 @@ fn flags_under(heading: &str) -> String {
 }
 
 fn gates() -> String {
-    let mut text = "| gate | default | on means |\n|---|---|---|\n".to_owned();
-    for (gate, default, meaning) in FeatureGates::described() {
-        let _ = writeln!(text, "| `{gate}` | `{default}` | {meaning} |");
+    let mut text = "| gate | default | stage | on means |\n|---|---|---|---|\n".to_owned();
+    for Gate { name, default, stage, help, .. } in GATES {
+        let stage = stage.as_str();
+        let _ = writeln!(text, "| `{name}` | `{default}` | {stage} | {help}. |");
     }
     text
 }

@@ -2,29 +2,83 @@
 
 use std::fmt;
 
-/// Each gate says what it lets Kerf do; a gate that is off leaves the fields that belong to it in the API.
+/// What can be switched on and off, in Karpenter's order. Defaults, parsing, the text of the flag and the table in
+/// docs/configuration.md follow from this list.
+pub const GATES: [Gate; 9] = [
+    Gate {
+        help: "Kerf replaces nodes whose conditions say that they are broken",
+        switch: Some(|gates| &mut gates.node_repair),
+        ..Gate::alpha("NodeRepair")
+    },
+    Gate {
+        default: true,
+        stage: Stage::Beta,
+        help: "Kerf uses capacity that was reserved in advance",
+        switch: Some(|gates| &mut gates.reserved_capacity),
+        ..Gate::alpha("ReservedCapacity")
+    },
+    Gate {
+        help: "Spot nodes may be replaced by cheaper spot nodes",
+        switch: Some(|gates| &mut gates.spot_to_spot_consolidation),
+        ..Gate::alpha("SpotToSpotConsolidation")
+    },
+    Gate::alpha("NodeOverlay"),
+    Gate {
+        // Other than in Karpenter: a pool without `replicas` is not affected.
+        default: true,
+        help: "NodePools with `replicas` have a fixed number of nodes",
+        switch: Some(|gates| &mut gates.static_capacity),
+        ..Gate::alpha("StaticCapacity")
+    },
+    Gate::alpha("CapacityBuffer"),
+    Gate::alpha("TerminateFirstDrift"),
+    Gate::alpha("TerminateFirstRepair"),
+    Gate::alpha("PodDeletionCostManagement"),
+];
+
+/// One feature gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    pub name: &'static str,
+    pub default: bool,
+    pub stage: Stage,
+    /// What it means that it is on.
+    pub help: &'static str,
+    /// `None`: the feature is Karpenter's, and Kerf does not have it yet.
+    switch: Option<fn(&mut FeatureGates) -> &mut bool>,
+}
+
+/// How far Karpenter has come with a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Alpha,
+    Beta,
+}
+
+/// The gates of features that Kerf has. A gate that is off leaves the fields that belong to it in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "gates are independent switches with names")]
 pub struct FeatureGates {
-    /// Replace nodes whose conditions say that they are broken.
     pub node_repair: bool,
-    /// Use capacity that was reserved in advance.
     pub reserved_capacity: bool,
-    /// Replace spot nodes by cheaper spot nodes.
     pub spot_to_spot_consolidation: bool,
-    /// Run pools with a fixed number of nodes. On, other than in Karpenter: a pool without `replicas`
-    /// is not affected.
     pub static_capacity: bool,
 }
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self {
+        let mut gates = Self {
             node_repair: false,
-            reserved_capacity: true,
+            reserved_capacity: false,
             spot_to_spot_consolidation: false,
-            static_capacity: true,
+            static_capacity: false,
+        };
+        for Gate { default, switch, .. } in GATES {
+            if let Some(switch) = switch {
+                *switch(&mut gates) = default;
+            }
         }
+        gates
     }
 }
 
@@ -55,37 +109,29 @@ pub enum GateError {
     NotABool { gate: String, value: String },
 }
 
-impl FeatureGates {
-    /// Every gate: its name, its default, and what it means that it is on.
-    pub fn described() -> [(&'static str, bool, &'static str); 6] {
-        let Self { node_repair, reserved_capacity, spot_to_spot_consolidation, static_capacity } =
-            Self::default();
-        let not_yet = "Nothing yet: accepted with a warning.";
-        [
-            (
-                "NodeRepair",
-                node_repair,
-                "Kerf replaces nodes whose conditions say that they are broken.",
-            ),
-            (
-                "ReservedCapacity",
-                reserved_capacity,
-                "Kerf uses capacity that was reserved in advance.",
-            ),
-            (
-                "SpotToSpotConsolidation",
-                spot_to_spot_consolidation,
-                "Spot nodes may be replaced by cheaper spot nodes.",
-            ),
-            (
-                "StaticCapacity",
-                static_capacity,
-                "NodePools with `replicas` have a fixed number of nodes.",
-            ),
-            ("NodeOverlay", false, not_yet),
-            ("CapacityBuffer", false, not_yet),
-        ]
+impl Gate {
+    /// A gate that is off and does nothing, to begin with.
+    const fn alpha(name: &'static str) -> Self {
+        let help = "Nothing yet: accepted with a warning";
+        Self { name, default: false, stage: Stage::Alpha, help, switch: None }
     }
+}
+
+impl Stage {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alpha => "alpha",
+            Self::Beta => "beta",
+        }
+    }
+}
+
+impl FeatureGates {
+    /// Every gate with its default, as the flag takes them.
+    pub const DEFAULTS: &str = match str::from_utf8(&DEFAULTS) {
+        Ok(text) => text,
+        Err(_) => panic!("the names of gates are texts"),
+    };
 
     /// Reads `NodeRepair=true,StaticCapacity=false`; gates that are not named keep their defaults.
     pub fn parse(text: &str) -> Result<(Self, Vec<IgnoredGate>), GateError> {
@@ -100,19 +146,52 @@ impl FeatureGates {
                 gate: name.to_owned(),
                 value: value.to_owned(),
             })?;
-            match name {
-                "NodeRepair" => gates.node_repair = on,
-                "ReservedCapacity" => gates.reserved_capacity = on,
-                "SpotToSpotConsolidation" => gates.spot_to_spot_consolidation = on,
-                "StaticCapacity" => gates.static_capacity = on,
-                "NodeOverlay" if on => ignored.push(IgnoredGate::NotYet("NodeOverlay")),
-                "CapacityBuffer" if on => ignored.push(IgnoredGate::NotYet("CapacityBuffer")),
-                "NodeOverlay" | "CapacityBuffer" => {}
-                unknown => ignored.push(IgnoredGate::Unknown(unknown.to_owned())),
+            match GATES.iter().find(|gate| gate.name == name) {
+                Some(Gate { switch: Some(switch), .. }) => *switch(&mut gates) = on,
+                Some(Gate { name, switch: None, .. }) if on => {
+                    ignored.push(IgnoredGate::NotYet(name));
+                }
+                Some(_) => {}
+                None => ignored.push(IgnoredGate::Unknown(name.to_owned())),
             }
         }
         Ok((gates, ignored))
     }
+}
+
+/// The text of the flag's default has to be there when flags are listed, so it is put together by the compiler.
+const DEFAULTS: [u8; length_of_defaults()] = {
+    let mut text = [b','; length_of_defaults()];
+    let (mut at, mut gate) = (0, 0);
+    while gate < GATES.len() {
+        let mut part = 0;
+        let parts = [GATES[gate].name, "=", shown(GATES[gate].default)];
+        while part < parts.len() {
+            let mut byte = 0;
+            while byte < parts[part].len() {
+                text[at] = parts[part].as_bytes()[byte];
+                (at, byte) = (at + 1, byte + 1);
+            }
+            part += 1;
+        }
+        // The comma is there.
+        (at, gate) = (at + 1, gate + 1);
+    }
+    text
+};
+
+const fn length_of_defaults() -> usize {
+    let (mut length, mut gate) = (0, 0);
+    while gate < GATES.len() {
+        length += GATES[gate].name.len() + "=,".len() + shown(GATES[gate].default).len();
+        gate += 1;
+    }
+    // No comma after the last.
+    length - 1
+}
+
+const fn shown(on: bool) -> &'static str {
+    if on { "true" } else { "false" }
 }
 
 /// Go's `strconv.ParseBool`, which deployments rely on.
@@ -129,9 +208,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_gate_is_described_and_known_to_the_parser() {
-        let all = FeatureGates::described().map(|(gate, on, _)| format!("{gate}={on}"));
-        assert_eq!(FeatureGates::parse(&all.join(",")), Ok((FeatureGates::default(), Vec::new())));
+    fn the_gates_are_those_of_karpenter_in_its_order() {
+        let shown = |gate: &Gate| format!("{}={} {}", gate.name, gate.default, gate.stage.as_str());
+        assert_eq!(
+            GATES.iter().map(shown).collect::<Vec<_>>(),
+            [
+                "NodeRepair=false alpha",
+                "ReservedCapacity=true beta",
+                "SpotToSpotConsolidation=false alpha",
+                "NodeOverlay=false alpha",
+                "StaticCapacity=true alpha",
+                "CapacityBuffer=false alpha",
+                "TerminateFirstDrift=false alpha",
+                "TerminateFirstRepair=false alpha",
+                "PodDeletionCostManagement=false alpha",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_text_of_all_defaults_changes_nothing() {
+        let text = GATES.map(|gate| format!("{}={}", gate.name, gate.default)).join(",");
+        assert_eq!(FeatureGates::DEFAULTS, text);
+        assert_eq!(FeatureGates::parse(&text), Ok((FeatureGates::default(), Vec::new())));
+    }
+
+    /// A switch that another gate has as well would turn a field that is on already.
+    #[test]
+    fn every_gate_has_a_switch_of_its_own_or_a_warning() {
+        let off = GATES.map(|gate| format!("{}=false", gate.name)).join(",");
+        for Gate { name, switch, .. } in GATES {
+            let (alone, ignored) = FeatureGates::parse(&format!("{off},{name}=true")).unwrap();
+            let (mut nothing, _) = FeatureGates::parse(&off).unwrap();
+            match switch {
+                Some(switch) => *switch(&mut nothing) = true,
+                None => assert_eq!(ignored, [IgnoredGate::NotYet(name)]),
+            }
+            assert_eq!(alone, nothing, "{name}");
+        }
     }
 
     #[test]
@@ -149,7 +263,8 @@ mod tests {
             ("NodeRepair=true,NodeRepair=false", none),
             (
                 "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=True,NodeOverlay=false,\
-                 StaticCapacity=FALSE,CapacityBuffer=false",
+                 StaticCapacity=FALSE,CapacityBuffer=false,TerminateFirstDrift=false,TerminateFirstRepair=false,\
+                 PodDeletionCostManagement=false",
                 FeatureGates { spot_to_spot_consolidation: true, static_capacity: false, ..none },
             ),
         ];
@@ -166,14 +281,15 @@ mod tests {
     #[test]
     fn gates_that_kerf_does_not_have_are_accepted_and_reported() {
         let (gates, ignored) =
-            FeatureGates::parse("NodeOverlay=true,CapacityBuffer=1,FromTheFuture=false").unwrap();
+            FeatureGates::parse("NodeOverlay=true,TerminateFirstDrift=1,FromTheFuture=false")
+                .unwrap();
         assert_eq!(gates, FeatureGates::default());
         let messages: Vec<_> = ignored.iter().map(ToString::to_string).collect();
         assert_eq!(
             messages,
             [
                 "feature gate NodeOverlay: Kerf does not have this feature yet",
-                "feature gate CapacityBuffer: Kerf does not have this feature yet",
+                "feature gate TerminateFirstDrift: Kerf does not have this feature yet",
                 "feature gate FromTheFuture: unknown to Kerf",
             ]
         );

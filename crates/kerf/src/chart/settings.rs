@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use kerf_controllers::settings::{GATES, Gate};
 use kerf_provider::{Flag, FlagKind, Provider};
 use serde_json::{Map, Value, json};
 
@@ -98,8 +99,10 @@ pub(super) fn fill_values(text: &str) -> String {
         match default(flag) {
             Value::Object(gates) => {
                 let _ = writeln!(settings, "  {}:", name(flag));
-                for (gate, on) in gates {
-                    let _ = writeln!(settings, "    {gate}: {on}");
+                for Gate { name, stage, help, .. } in GATES {
+                    let (gate, stage) = (gate_name(name), stage.as_str());
+                    let on = &gates[&gate];
+                    let _ = writeln!(settings, "    # {help} ({stage}).\n    {gate}: {on}");
                 }
             }
             value => {

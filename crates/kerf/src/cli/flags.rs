@@ -4,6 +4,7 @@
 //! controls, `--log-format`, the addresses, `--dashboard-port` and `--disable-pod-metrics` are Kerf's own. docs/configuration.md is
 //! generated from them.
 
+use kerf_controllers::settings::FeatureGates;
 use kerf_provider::Flag;
 
 use crate::providers;
@@ -213,7 +214,7 @@ pub(crate) const CPU_REQUESTS: Flag = Flag {
 pub(crate) const FEATURE_GATES: Flag = Flag {
     name: "feature-gates",
     env: "FEATURE_GATES",
-    default: "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=true",
+    default: FeatureGates::DEFAULTS,
     value: "GATES",
     heading: "Scheduling",
     help: "Features to switch on or off; features that are not named keep their defaults",

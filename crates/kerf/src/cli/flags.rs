@@ -306,6 +306,14 @@ pub(crate) const IGNORE_DRA_REQUESTS: Flag = Flag {
     help: "Kerf does not have dynamic resource allocation yet",
     ..BOOL
 };
+pub(crate) const LEGACY_NODE_REPAIR: Flag = Flag {
+    name: "legacy-node-repair",
+    env: "LEGACY_NODE_REPAIR",
+    default: "false",
+    heading: "Accepted for compatibility with Karpenter, without effect",
+    help: "Kerf repairs nodes as Karpenter does with this flag, in any case",
+    ..BOOL
+};
 pub(crate) const MEMORY_LIMIT: Flag = Flag {
     name: "memory-limit",
     env: "MEMORY_LIMIT",
@@ -344,7 +352,7 @@ pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
     OWN.into_iter()
 }
 
-static OWN: [&Flag; 34] = [
+static OWN: [&Flag; 35] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,
@@ -376,6 +384,7 @@ static OWN: [&Flag; 34] = [
     &ENABLE_PROFILING,
     &DISABLE_CONTROLLER_WARMUP,
     &IGNORE_DRA_REQUESTS,
+    &LEGACY_NODE_REPAIR,
     &MEMORY_LIMIT,
     &LOG_ERROR_OUTPUT_PATHS,
     &KARPENTER_SERVICE,

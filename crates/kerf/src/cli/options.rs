@@ -57,6 +57,7 @@ impl Options {
                     .into(),
             );
         }
+        values.bool(&flags::LEGACY_NODE_REPAIR)?;
         values.parse::<i64>(&flags::MEMORY_LIMIT)?;
 
         let settings = Settings {

@@ -344,7 +344,10 @@ fn what_kerf_does_not_have_is_accepted_with_a_warning() {
         ]
     );
     let none: [&str; 0] = [];
-    assert_eq!(warnings(&["--disable-controller-warmup=false"], &[("MEMORY_LIMIT", "1")]), none);
+    let repair = ("LEGACY_NODE_REPAIR", "true");
+    let accepted = ["--disable-controller-warmup=false", "--legacy-node-repair"];
+    assert_eq!(warnings(&accepted[..1], &[("MEMORY_LIMIT", "1"), repair]), none);
+    assert_eq!(warnings(&accepted, &[]), none);
 }
 
 #[test]

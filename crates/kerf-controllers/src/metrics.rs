@@ -234,6 +234,7 @@ impl ControllerMetrics {
             nodepool: label(claim, labels::NODE_POOL),
             capacity_type: label(claim, labels::CAPACITY_TYPE),
             image_id: image.unwrap_or_default(),
+            termination_mode: termination_mode(claim).into(),
         };
         self.unhealthy.get_or_create(&labels).inc();
     }
@@ -328,6 +329,7 @@ struct Unhealthy {
     nodepool: String,
     capacity_type: String,
     image_id: String,
+    termination_mode: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]

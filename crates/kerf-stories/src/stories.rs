@@ -237,6 +237,7 @@ macro_rules! stories {
             metrics at metrics {
                 virtual_time(defaults):
                     every_metric_has_its_name_its_type_and_its_labels,
+                    calls_of_the_cloud_that_fail_are_counted_by_pool,
                     no_gauge_of_pods_or_nodes_has_more_series_than_karpenters;
             }
             side_by_side at side_by_side {

@@ -157,8 +157,7 @@ impl DisruptionMetrics {
         allowed: u32,
         consuming: u32,
     ) {
-        // Karpenter does not lower-case the reason here.
-        let labels = OfPoolAndReason { nodepool: pool.into(), reason: reason.as_str().into() };
+        let labels = OfPoolAndReason { nodepool: pool.into(), reason: lower(reason) };
         self.allowed.get_or_create(&labels).set(allowed.into());
         self.consuming.get_or_create(&labels).set(consuming.into());
     }
@@ -315,8 +314,8 @@ mod tests {
             "karpenter_voluntary_disruption_eligible_nodes{reason=\"empty\"} 3",
             "karpenter_voluntary_disruption_failed_validations_total{consolidation_type=\"empty\"} 4",
             "karpenter_voluntary_disruption_consolidation_timeouts_total{consolidation_type=\"multi\"} 0",
-            "karpenter_nodepools_allowed_disruptions{nodepool=\"p\",reason=\"Drifted\"} 5",
-            "karpenter_nodepools_nodes_consuming_budgets{nodepool=\"p\",reason=\"Drifted\"} 1",
+            "karpenter_nodepools_allowed_disruptions{nodepool=\"p\",reason=\"drifted\"} 5",
+            "karpenter_nodepools_nodes_consuming_budgets{nodepool=\"p\",reason=\"drifted\"} 1",
             "karpenter_consolidation_blocked_total{nodepool=\"p\",reason=\"validation_churn\"} 1",
             "karpenter_consolidation_moves_total{decision=\"approved\",nodepool=\"p\",policy=\"Balanced\"} 1",
             "karpenter_consolidation_moves_total{decision=\"rejected\",nodepool=\"q\",policy=\"Balanced\"} 2",

@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kerf_cluster::{Change, Delta, Key, pods};
 use kerf_runtime::Metrics;
-use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, histogram::Histogram},
+};
 
 use super::disruption::DURATIONS;
 
@@ -19,10 +22,22 @@ use super::disruption::DURATIONS;
 pub(crate) struct PodTimes {
     seen: Arc<Mutex<BTreeMap<Key, Seen>>>,
     decision: Histogram,
-    bound: Histogram,
-    provisioning_bound: Histogram,
+    bound: Family<Binding, Histogram>,
+    provisioning_bound: Family<Binding, Histogram>,
     startup: Histogram,
     provisioning_startup: Histogram,
+}
+
+/// Devices are allocated before a pod is bound, so pods that ask for some take longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Binding {
+    dynamic_resources: String,
+}
+
+impl Binding {
+    fn of(asks_for_devices: bool) -> Self {
+        Self { dynamic_resources: asks_for_devices.to_string() }
+    }
 }
 
 /// What is remembered of a pod until it has started.
@@ -34,6 +49,7 @@ struct Seen {
     /// A place was found for it.
     schedulable: Option<Timestamp>,
     bound: bool,
+    asks_for_devices: bool,
 }
 
 /// A pod that has not started.
@@ -45,6 +61,7 @@ pub(crate) struct Waiting {
     /// When a place was found for it.
     pub(crate) placed_at: Option<Timestamp>,
     pub(crate) bound: bool,
+    pub(crate) asks_for_devices: bool,
 }
 
 impl PodTimes {
@@ -53,8 +70,8 @@ impl PodTimes {
         let new = Self {
             seen: Arc::default(),
             decision: histogram(),
-            bound: histogram(),
-            provisioning_bound: histogram(),
+            bound: Family::new_with_constructor(|| Histogram::new(DURATIONS)),
+            provisioning_bound: Family::new_with_constructor(|| Histogram::new(DURATIONS)),
             startup: histogram(),
             provisioning_startup: histogram(),
         };
@@ -65,16 +82,6 @@ impl PodTimes {
                     "scheduling_decision_duration_seconds",
                     "Time from the first look at a pending pod until the first decision",
                     &new.decision,
-                ),
-                (
-                    "bound_duration_seconds",
-                    "Time from the creation of a pod until it is bound",
-                    &new.bound,
-                ),
-                (
-                    "provisioning_bound_duration_seconds",
-                    "Time from the decision where a pod can run until it is bound",
-                    &new.provisioning_bound,
                 ),
                 (
                     "startup_duration_seconds",
@@ -89,6 +96,22 @@ impl PodTimes {
             ] {
                 pods.register(name, help, histogram.clone());
             }
+            for (name, help, family) in [
+                (
+                    "bound_duration_seconds",
+                    "Time from the creation of a pod until it is bound",
+                    &new.bound,
+                ),
+                (
+                    "provisioning_bound_duration_seconds",
+                    "Time from the decision where a pod can run until it is bound",
+                    &new.provisioning_bound,
+                ),
+            ] {
+                // Who looks for its name finds it, before the first pod is bound.
+                drop(family.get_or_create(&Binding::of(false)));
+                pods.register(name, help, family.clone());
+            }
         });
         new
     }
@@ -102,7 +125,13 @@ impl PodTimes {
             return;
         };
         if pods::is_provisionable(pod) {
-            let new = Seen { acknowledged: now, decided: false, schedulable: None, bound: false };
+            let new = Seen {
+                acknowledged: now,
+                decided: false,
+                schedulable: None,
+                bound: false,
+                asks_for_devices: asks_for_devices(pod),
+            };
             seen.entry(delta.key.clone()).or_insert(new);
         }
         if pods::is_terminal(pod) {
@@ -113,8 +142,9 @@ impl PodTimes {
         let known = *known;
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         if became(delta, pods::is_scheduled) {
-            observe(&self.bound, created, now);
-            observe(&self.provisioning_bound, known.schedulable, now);
+            let binding = Binding::of(known.asks_for_devices);
+            observe(&self.bound.get_or_create(&binding), created, now);
+            observe(&self.provisioning_bound.get_or_create(&binding), known.schedulable, now);
         }
         if became(delta, is_ready) {
             observe(&self.startup, created, now);
@@ -143,6 +173,7 @@ impl PodTimes {
             undecided_since: (!seen.decided && !seen.bound).then_some(seen.acknowledged),
             placed_at: seen.schedulable,
             bound: seen.bound,
+            asks_for_devices: seen.asks_for_devices,
         });
         waiting.take(at_most).collect()
     }
@@ -150,6 +181,12 @@ impl PodTimes {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// By its own list of resource claims, which Karpenter's label is about.
+pub(crate) fn asks_for_devices(pod: &Pod) -> bool {
+    let claims = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_ref());
+    claims.is_some_and(|claims| !claims.is_empty())
 }
 
 fn became(delta: &Delta<Pod>, is: fn(&Pod) -> bool) -> bool {
@@ -262,10 +299,47 @@ mod tests {
         for line in [
             "karpenter_pods_scheduling_decision_duration_seconds_sum 2.0",
             "karpenter_pods_scheduling_decision_duration_seconds_count 1",
-            "karpenter_pods_bound_duration_seconds_sum 7.0",
-            "karpenter_pods_provisioning_bound_duration_seconds_sum 4.0",
+            "karpenter_pods_bound_duration_seconds_sum{dynamic_resources=\"false\"} 7.0",
+            "karpenter_pods_provisioning_bound_duration_seconds_sum{dynamic_resources=\"false\"} 4.0",
             "karpenter_pods_startup_duration_seconds_sum 9.0",
             "karpenter_pods_provisioning_startup_duration_seconds_sum 6.0",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn pods_that_ask_for_devices_are_counted_apart() {
+        let metrics = Metrics::default();
+        let times = PodTimes::register(&metrics);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let gpu = || json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+        for (name, claims, label, bound_at) in
+            [("a", gpu(), "true", 5), ("b", json!([]), "false", 3), ("c", json!(null), "false", 4)]
+        {
+            let pod = |node: Option<&str>| -> Option<Arc<Pod>> {
+                serde_json::from_value(json!({
+                    "metadata": {"name": name, "namespace": "ns", "creationTimestamp": at(0).to_string()},
+                    "spec": {"containers": [], "nodeName": node, "resourceClaims": claims},
+                    "status": {"conditions": [
+                        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+                    ]},
+                }))
+                .map(Arc::new)
+                .ok()
+            };
+            let key = Key::namespaced("ns", name);
+            let change = |before, after| Change::Pod(Delta { key: key.clone(), before, after });
+            times.notice(&change(None, pod(None)), at(1));
+            let waiting = times.waiting(None, 9);
+            let waiting = waiting.iter().find(|it| it.pod == key).unwrap();
+            assert_eq!(waiting.asks_for_devices.to_string(), label, "{name}");
+            times.notice(&change(pod(None), pod(Some("n"))), at(bound_at));
+        }
+        let text = metrics.text();
+        for line in [
+            "karpenter_pods_bound_duration_seconds_sum{dynamic_resources=\"true\"} 5.0",
+            "karpenter_pods_bound_duration_seconds_sum{dynamic_resources=\"false\"} 7.0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodeClass, NodePool};
+use kerf_api::{NodeClaim, NodeClass, NodePool, ObjectExt};
 use kerf_provider::{
     CloudProvider, ControllerContext, InstanceTypes, Launched, ProviderError, ProviderFacts,
     Registration, Registry,
@@ -59,8 +59,18 @@ impl GuardedProvider {
         call().await
     }
 
+    /// A call that is about nothing of one pool.
     async fn measured<T>(
         &self,
+        method: &'static str,
+        call: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        self.measured_for(None, method, call).await
+    }
+
+    async fn measured_for<T>(
+        &self,
+        pool: Option<&str>,
         method: &'static str,
         call: impl Future<Output = Result<T, ProviderError>>,
     ) -> Result<T, ProviderError> {
@@ -70,7 +80,8 @@ impl GuardedProvider {
         let called = Called { controller, method, provider };
         self.calls.duration.get_or_create(&called).observe(begin.elapsed().as_secs_f64());
         if let Err(error) = &result {
-            let failed = Failed { controller, method, provider, error: kind(error) };
+            let nodepool = pool.unwrap_or_default().to_owned();
+            let failed = Failed { controller, method, provider, nodepool, error: kind(error) };
             self.calls.errors.get_or_create(&failed).inc();
         }
         result
@@ -87,7 +98,7 @@ fn kind(error: &ProviderError) -> &'static str {
         ProviderError::Unauthorized { .. } => "UnauthorizedError",
         ProviderError::NodeClassNotReady(_) => "NodeClassNotReadyError",
         ProviderError::NotLeading(_) => "NotLeadingError",
-        ProviderError::Create { .. } | ProviderError::Other(_) => "",
+        ProviderError::Create { .. } | ProviderError::Other(_) => "unknown",
     }
 }
 
@@ -102,11 +113,13 @@ impl CloudProvider for GuardedProvider {
         claim: &NodeClaim,
         class: &NodeClass,
     ) -> Result<Launched, ProviderError> {
-        self.measured("Create", self.as_leader(|| self.inner.create(claim, class))).await
+        let call = self.as_leader(|| self.inner.create(claim, class));
+        self.measured_for(claim.node_pool(), "Create", call).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
-        self.measured("Delete", self.as_leader(|| self.inner.delete(claim))).await
+        let call = self.as_leader(|| self.inner.delete(claim));
+        self.measured_for(claim.node_pool(), "Delete", call).await
     }
 
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
@@ -122,7 +135,8 @@ impl CloudProvider for GuardedProvider {
         pool: &NodePool,
         class: &NodeClass,
     ) -> Result<InstanceTypes, ProviderError> {
-        self.measured("GetInstanceTypes", self.inner.instance_types(pool, class)).await
+        let call = self.inner.instance_types(pool, class);
+        self.measured_for(pool.metadata.name.as_deref(), "GetInstanceTypes", call).await
     }
 
     async fn drifted(
@@ -131,7 +145,8 @@ impl CloudProvider for GuardedProvider {
         pool: &NodePool,
         class: &NodeClass,
     ) -> Result<Option<String>, ProviderError> {
-        self.measured("IsDrifted", self.inner.drifted(claim, pool, class)).await
+        let call = self.inner.drifted(claim, pool, class);
+        self.measured_for(claim.node_pool(), "IsDrifted", call).await
     }
 
     async fn start(&self) -> Result<(), ProviderError> {
@@ -147,7 +162,8 @@ impl CloudProvider for GuardedProvider {
         claim: &NodeClaim,
         node: &Node,
     ) -> Result<Registration, ProviderError> {
-        self.measured("Registering", self.inner.registering(claim, node)).await
+        let call = self.inner.registering(claim, node);
+        self.measured_for(claim.node_pool(), "Registering", call).await
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -181,7 +197,20 @@ struct Failed {
     controller: &'static str,
     method: &'static str,
     provider: &'static str,
+    nodepool: String,
     error: &'static str,
 }
 
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_a_kind() {
+        let other = ProviderError::Other("down".into());
+        let gone = ProviderError::NotFound("i-1".into());
+        assert_eq!([kind(&other), kind(&gone)], ["unknown", "NodeClaimNotFoundError"]);
+    }
+}

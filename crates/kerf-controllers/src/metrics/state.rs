@@ -125,6 +125,7 @@ impl Gauges {
 }
 
 const POD: &str = "name namespace";
+const UNBOUND: &str = "name namespace dynamic_resources";
 const NODE: &str = "node_name nodepool managed phase arch capacity_type instance_type os region windows_build zone";
 const NODE_RESOURCE: &str = "node_name nodepool managed phase arch capacity_type instance_type os region windows_build zone resource_type";
 
@@ -175,12 +176,12 @@ const DECLARED: [(&str, &str, &str); 38] = [
         "State of pods",
         "name namespace owner node scheduled nodepool zone arch capacity_type instance_type phase ready managed",
     ),
-    ("karpenter_pods_unbound_time_seconds", "Age of pods that have no node", POD),
+    ("karpenter_pods_unbound_time_seconds", "Age of pods that have no node", UNBOUND),
     ("karpenter_pods_unstarted_time_seconds", "Age of pods that do not run", POD),
     (
         "karpenter_pods_provisioning_unbound_time_seconds",
         "Time since a plan placed a pod that is not bound",
-        POD,
+        UNBOUND,
     ),
     (
         "karpenter_pods_provisioning_unstarted_time_seconds",

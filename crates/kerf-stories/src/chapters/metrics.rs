@@ -8,9 +8,10 @@ use std::{
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kerf_testbed::CloudFault;
+use kube::ResourceExt;
 use serde_json::json;
 
-use super::{all_run, no_node, one_ready_node, with_pool};
+use super::{all_run, counted, no_node, one_ready_node, with_pool};
 use crate::{
     World, build,
     series::{Objects, sizes},
@@ -22,6 +23,7 @@ const HISTOGRAM: &str = "histogram";
 
 const DISRUPTED: &str = "capacity_type consolidation_policy nodepool reason termination_mode";
 const POD: &str = "name namespace";
+const UNBOUND: &str = "dynamic_resources name namespace";
 const NODE: &str = "arch capacity_type instance_cpu instance_family instance_memory instance_size instance_type managed node_name nodepool os phase region windows_build zone";
 const DECISION: &str = "consolidation_type decision reason";
 
@@ -49,10 +51,10 @@ const KARPENTER: [(&str, &str, &str); 56] = [
     ),
     ("karpenter_pods_startup_duration_seconds", HISTOGRAM, ""),
     ("karpenter_pods_unstarted_time_seconds", GAUGE, POD),
-    ("karpenter_pods_bound_duration_seconds", HISTOGRAM, ""),
-    ("karpenter_pods_unbound_time_seconds", GAUGE, POD),
-    ("karpenter_pods_provisioning_bound_duration_seconds", HISTOGRAM, ""),
-    ("karpenter_pods_provisioning_unbound_time_seconds", GAUGE, POD),
+    ("karpenter_pods_bound_duration_seconds", HISTOGRAM, "dynamic_resources"),
+    ("karpenter_pods_unbound_time_seconds", GAUGE, UNBOUND),
+    ("karpenter_pods_provisioning_bound_duration_seconds", HISTOGRAM, "dynamic_resources"),
+    ("karpenter_pods_provisioning_unbound_time_seconds", GAUGE, UNBOUND),
     ("karpenter_pods_provisioning_startup_duration_seconds", HISTOGRAM, ""),
     ("karpenter_pods_provisioning_unstarted_time_seconds", GAUGE, POD),
     ("karpenter_pods_provisioning_scheduling_undecided_time_seconds", GAUGE, POD),
@@ -94,7 +96,7 @@ const KARPENTER: [(&str, &str, &str); 56] = [
     ("karpenter_voluntary_disruption_failed_validations_total", COUNTER, "consolidation_type"),
     ("karpenter_consolidation_blocked_total", COUNTER, "nodepool reason"),
     ("karpenter_cloudprovider_duration_seconds", HISTOGRAM, "controller method provider"),
-    ("karpenter_cloudprovider_errors_total", COUNTER, "controller error method provider"),
+    ("karpenter_cloudprovider_errors_total", COUNTER, "controller error method nodepool provider"),
     (
         "karpenter_cloudprovider_instance_type_offering_price_estimate",
         GAUGE,
@@ -263,6 +265,16 @@ fn asked_for() -> BTreeSet<String> {
         CHART.iter().flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_')));
     let metrics = words.filter(|word| FAMILIES.iter().any(|family| word.starts_with(family)));
     metrics.map(str::to_owned).collect()
+}
+
+pub async fn calls_of_the_cloud_that_fail_are_counted_by_pool(world: World) {
+    let pool = with_pool(&world, &json!({})).await;
+    world.cloud().on_next(1, CloudFault::InsufficientCapacity);
+    world.create(build::pod("a", &json!({}))).await;
+    world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    let of_pool = format!("nodepool=\"{}\"", pool.name_any());
+    let labels = ["method=\"Create\"", "error=\"InsufficientCapacityError\"", &of_pool];
+    assert_eq!(counted(&world, "karpenter_cloudprovider_errors_total", &labels), 1);
 }
 
 pub async fn no_gauge_of_pods_or_nodes_has_more_series_than_karpenters(world: World) {

@@ -98,7 +98,10 @@ impl OfPod {
         match self {
             Self::State => Some((state_of(cluster, pod, own()), 1.0)),
             Self::Unstarted => waits.then(|| (own(), age())),
-            Self::Unbound => (waits && !is_bound).then(|| (own(), age())),
+            Self::Unbound => (waits && !is_bound).then(|| {
+                let asks_for_devices = crate::metrics::pods::asks_for_devices(pod);
+                (with_devices(own(), asks_for_devices), age())
+            }),
         }
     }
 }
@@ -111,8 +114,20 @@ impl OfWaiting {
             Self::Unbound => waiting.placed_at.filter(|_| !waiting.bound),
         };
         let pod = &waiting.pod;
-        since.map(|since| (own(pod.name.clone(), pod.namespace.clone()), seconds(since, now)))
+        since.map(|since| {
+            let own = own(pod.name.clone(), pod.namespace.clone());
+            let labels = match self {
+                Self::Unbound => with_devices(own, waiting.asks_for_devices),
+                Self::Undecided | Self::Unstarted => own,
+            };
+            (labels, seconds(since, now))
+        })
     }
+}
+
+fn with_devices(mut own: Labels, asks_for_devices: bool) -> Labels {
+    own.push(("dynamic_resources".to_owned(), asks_for_devices.to_string()));
+    own
 }
 
 fn own(name: String, namespace: String) -> Labels {

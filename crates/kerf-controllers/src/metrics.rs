@@ -381,14 +381,22 @@ fn termination_mode(claim: &NodeClaim) -> &'static str {
     }
 }
 
-/// `MemoryPressure` as `memory_pressure`.
+/// `MemoryPressure` as `memory_pressure`; capitals in a row are one word.
 fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
-    for (place, character) in name.char_indices() {
-        if character.is_ascii_uppercase() && place > 0 {
+    let mut characters = name.chars().peekable();
+    let mut before = None;
+    while let Some(character) = characters.next() {
+        let begins_word = character.is_ascii_uppercase()
+            && before.is_some_and(|before: char| {
+                !before.is_ascii_uppercase()
+                    || characters.peek().is_some_and(char::is_ascii_lowercase)
+            });
+        if begins_word {
             snake.push('_');
         }
         snake.push(character.to_ascii_lowercase());
+        before = Some(character);
     }
     snake
 }
@@ -440,9 +448,14 @@ mod tests {
 
     #[test]
     fn condition_names_are_written_as_metrics_write_them() {
-        for (name, expected) in
-            [("Ready", "ready"), ("MemoryPressure", "memory_pressure"), ("", "")]
-        {
+        for (name, expected) in [
+            ("Ready", "ready"),
+            ("MemoryPressure", "memory_pressure"),
+            ("KWOKUnhealthy", "kwok_unhealthy"),
+            ("PIDPressure", "pid_pressure"),
+            ("NodeIsOOM", "node_is_oom"),
+            ("", ""),
+        ] {
             assert_eq!(snake_case(name), expected);
         }
     }

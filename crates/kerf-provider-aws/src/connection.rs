@@ -12,7 +12,7 @@ use kerf_api::{NodeClaim, NodeClass, NodePool};
 use kerf_aws_api::labels::label_rules;
 use kerf_provider::{
     CloudProvider, InstanceTypes, Launched, ProviderError, ProviderFacts, Registration, Registry,
-    RepairPolicy,
+    RepairAction, RepairPolicy,
 };
 use tokio::sync::watch;
 use tracing::error;
@@ -74,6 +74,7 @@ fn facts() -> ProviderFacts {
         condition,
         status,
         toleration: Duration::from_mins(minutes),
+        action: RepairAction::Replace,
     };
     ProviderFacts {
         name: provider::NAME,

@@ -29,7 +29,7 @@ use kerf_api::{
 use kerf_model::{InstanceType, KnownLabels};
 use kerf_provider::{
     CloudProvider, ControllerContext, InstanceTypes, Launched, ProviderError, ProviderFacts,
-    RepairPolicy,
+    RepairAction, RepairPolicy,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -58,11 +58,25 @@ pub use instance::{Choice, choose};
 pub use node_class::{GROUP, KIND, KwokNodeClass, KwokNodeClassSpec, KwokNodeClassStatus, crds};
 pub use provider::{INSTANCE_TYPES_FILE_PATH, Kwok};
 
-/// The conditions under which a node is replaced by node repair.
-const REPAIR_POLICIES: [RepairPolicy; 2] = [
-    RepairPolicy { condition: "Ready", status: "False", toleration: Duration::from_mins(10) },
-    RepairPolicy { condition: "Ready", status: "Unknown", toleration: Duration::from_mins(10) },
+/// The conditions under which a node is repaired. The last two are KWOK's own: nothing but their author sets or resets them, so
+/// that a fault can be played while the kubelet still says that the node is ready.
+const REPAIR_POLICIES: [RepairPolicy; 4] = [
+    replace("Ready", "False", Duration::from_mins(10)),
+    replace("Ready", "Unknown", Duration::from_mins(10)),
+    replace("KWOKUnhealthy", "True", Duration::from_secs(30)),
+    RepairPolicy {
+        action: RepairAction::Reboot,
+        ..replace("KWOKRebootRequired", "True", Duration::from_secs(30))
+    },
 ];
+
+const fn replace(
+    condition: &'static str,
+    status: &'static str,
+    toleration: Duration,
+) -> RepairPolicy {
+    RepairPolicy { condition, status, toleration, action: RepairAction::Replace }
+}
 
 /// Launches simulated nodes.
 pub struct KwokProvider {

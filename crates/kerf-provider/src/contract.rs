@@ -164,10 +164,19 @@ impl NodeClassKind {
     }
 }
 
-/// Replace a node when one of its conditions has had this status for this long.
+/// What to do with a node when one of its conditions has had this status for this long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairPolicy {
     pub condition: &'static str,
     pub status: &'static str,
     pub toleration: Duration,
+    pub action: RepairAction,
+}
+
+/// How a node is repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairAction {
+    Replace,
+    /// No node is rebooted yet: such a policy is left alone, and never taken for one that replaces.
+    Reboot,
 }

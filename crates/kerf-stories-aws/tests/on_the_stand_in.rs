@@ -40,6 +40,8 @@ leaving_out! { $
         "has the list of KWOK's labels"
     pools metrics_tell_how_things_stand
         "reads the price from a label that KWOK's nodes alone have"
+    repair a_fault_that_kwok_plays_is_repaired_after_half_a_minute
+        "sets a condition that KWOK's nodes alone have"
     reserved one_pod_gets_the_only_place_and_the_others_get_bought_machines
         "reserves in KWOK's catalogue; an account reserves in EC2"
     reserved pods_that_want_the_only_place_get_it_one_after_the_other

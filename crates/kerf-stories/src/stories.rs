@@ -250,6 +250,7 @@ macro_rules! stories {
             repair at repair {
                 virtual_time(repairing):
                     an_unwell_node_is_replaced_after_ten_minutes,
+                    a_fault_that_kwok_plays_is_repaired_after_half_a_minute,
                     an_unwell_node_whose_drain_hangs_is_replaced,
                     an_unwell_node_of_another_provider_is_left_alone,
                     nothing_holds_a_repair_back,

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeExt, ObjectExt, labels};
 use kerf_cluster::{Change, Cluster};
-use kerf_provider::RepairPolicy;
+use kerf_provider::{RepairAction, RepairPolicy};
 use kerf_runtime::{
     Outcome, Queue, Workers,
     events::{Notice, Severity},
@@ -101,13 +101,14 @@ impl Crowd {
     }
 }
 
-/// The policy that asks for the node's replacement first, and when.
+/// The policy that asks for the node's replacement first, and when. Those that ask for a reboot do not count.
 fn first_due<'a>(
     node: &Node,
     policies: &'a [RepairPolicy],
 ) -> Option<(&'a RepairPolicy, Timestamp)> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    let due = policies.iter().filter_map(|policy| {
+    let replacing = policies.iter().filter(|policy| policy.action == RepairAction::Replace);
+    let due = replacing.filter_map(|policy| {
         let condition = conditions
             .iter()
             .find(|one| one.type_ == policy.condition && one.status == policy.status)?;
@@ -123,14 +124,20 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const POLICIES: [RepairPolicy; 2] = [
-        RepairPolicy { condition: "Ready", status: "False", toleration: Duration::from_mins(30) },
-        RepairPolicy {
-            condition: "DiskBroken",
-            status: "True",
-            toleration: Duration::from_mins(10),
-        },
+    const POLICIES: [RepairPolicy; 3] = [
+        policy("Ready", "False", 30, RepairAction::Replace),
+        policy("DiskBroken", "True", 10, RepairAction::Replace),
+        policy("Stuck", "True", 1, RepairAction::Reboot),
     ];
+
+    const fn policy(
+        condition: &'static str,
+        status: &'static str,
+        minutes: u64,
+        action: RepairAction,
+    ) -> RepairPolicy {
+        RepairPolicy { condition, status, toleration: Duration::from_mins(minutes), action }
+    }
 
     fn node(conditions: &[(&str, &str, &str)]) -> Node {
         let conditions: Vec<_> = conditions
@@ -154,7 +161,12 @@ mod tests {
         check(&[("Ready", "True", "00:00:00")], None);
         check(&[("Ready", "Unknown", "00:00:00")], None);
         check(&[("MemoryPressure", "True", "00:00:00"), ("DiskBroken", "False", "00:00:00")], None);
+        check(&[("Stuck", "True", "00:00:00")], None);
         check(&[("Ready", "False", "00:00:00")], Some(("Ready", "00:30:00")));
+        check(
+            &[("Stuck", "True", "00:00:00"), ("Ready", "False", "00:00:00")],
+            Some(("Ready", "00:30:00")),
+        );
         check(
             &[("Ready", "False", "00:00:00"), ("DiskBroken", "True", "00:15:00")],
             Some(("DiskBroken", "00:25:00")),

@@ -26,6 +26,24 @@ pub async fn an_unwell_node_is_replaced_after_ten_minutes(world: World) {
     assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
 }
 
+/// The kubelet says all the while that the node is ready.
+pub async fn a_fault_that_kwok_plays_is_repaired_after_half_a_minute(world: World) {
+    let nodes = three_nodes(&world).await;
+    // Asks for a reboot, which there is not: the node is neither replaced nor counted among the unwell.
+    turns_true(&world, &nodes[1], "KWOKRebootRequired").await;
+    world.pass(Duration::from_mins(10)).await;
+    assert!(is_kept(&world, &nodes[1]).await, "replaced instead of rebooted");
+    turns_true(&world, &nodes[0], "KWOKUnhealthy").await;
+    world.pass(Duration::from_secs(25)).await;
+    assert!(is_kept(&world, &nodes[0]).await, "given up too early");
+    world.until("its node is gone", gone(&nodes[0])).await;
+    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    assert!(is_kept(&world, &nodes[1]).await && is_kept(&world, &nodes[2]).await);
+    let counted = "karpenter_nodeclaims_unhealthy_disrupted_total{condition=\"kwok_unhealthy\"";
+    let metrics = world.metrics();
+    assert!(metrics.lines().any(|line| line.starts_with(counted)), "{metrics}");
+}
+
 /// A pod that must not be disturbed holds the drain, and then its machine dies.
 pub async fn an_unwell_node_whose_drain_hangs_is_replaced(world: World) {
     with_pool(&world, &json!({})).await;
@@ -111,6 +129,19 @@ async fn three_nodes_of_pool(world: &World, changes: &Value) -> Vec<Node> {
     world.create(build::deployment("a", 3, &repel)).await;
     world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
     world.list().await
+}
+
+async fn turns_true(world: &World, node: &Node, condition: &str) {
+    let node = world.get(node).await.unwrap_or_else(|| panic!("it is gone"));
+    let status = node.status.as_ref();
+    let mut conditions = json!(status.and_then(|status| status.conditions.as_ref()));
+    if let Some(all) = conditions.as_array_mut() {
+        all.push(json!({
+            "type": condition, "status": "True", "reason": "Played", "message": "",
+            "lastHeartbeatTime": world.now(), "lastTransitionTime": world.now(),
+        }));
+    }
+    world.patch_status(&node, json!({"status": {"conditions": conditions}})).await;
 }
 
 fn kill(world: &World, nodes: &[Node]) {

@@ -35,12 +35,12 @@ impl Cluster {
         })
     }
 
-    /// How many volumes of each driver a node can have attached.
-    pub(crate) fn volume_limits(&self, node: &str) -> BTreeMap<String, u32> {
+    /// How many volumes of each driver a node can have attached; `None` where its driver names no limit.
+    pub(crate) fn volume_limits(&self, node: &str) -> BTreeMap<String, Option<u32>> {
         let drivers = self.csi_nodes.named(node).map(|node| &node.spec.drivers);
-        let limits = drivers.into_iter().flatten().filter_map(|driver| {
-            let count = driver.allocatable.as_ref()?.count?;
-            Some((driver.name.clone(), u32::try_from(count).ok()?))
+        let limits = drivers.into_iter().flatten().map(|driver| {
+            let count = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);
+            (driver.name.clone(), count.and_then(|count| u32::try_from(count).ok()))
         });
         limits.collect()
     }
@@ -81,6 +81,7 @@ impl Cluster {
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+    use k8s_openapi::api::storage::v1::CSINode;
     use kube_core::ResourceExt;
     use serde_json::{Value, json};
 
@@ -120,5 +121,25 @@ mod tests {
         let names: Vec<_> = awaited.iter().map(|attachment| attachment.name_any()).collect();
         assert_eq!(names, ["of-leaving", "of-nobody"]);
         assert!(cluster.attachments_to_await("other", Timestamp::UNIX_EPOCH).is_empty());
+    }
+
+    #[test]
+    fn a_driver_without_a_count_is_there_all_the_same() {
+        let driver = |name: &str, allocatable: Value| json!({"name": name, "nodeID": "i", "topologyKeys": null, "allocatable": allocatable});
+        let node: CSINode = serde_json::from_value(json!({
+            "metadata": {"name": "n"},
+            "spec": {"drivers": [
+                driver("counted", json!({"count": 3})),
+                driver("uncounted", json!({})),
+                driver("silent", json!(null)),
+            ]},
+        }))
+        .unwrap();
+        let mut cluster = Cluster::default();
+        cluster.apply(node);
+        let limits = cluster.volume_limits("n");
+        let limits: Vec<_> = limits.iter().map(|(name, limit)| (name.as_str(), *limit)).collect();
+        assert_eq!(limits, [("counted", Some(3)), ("silent", None), ("uncounted", None)]);
+        assert!(cluster.volume_limits("other").is_empty());
     }
 }

@@ -43,7 +43,7 @@ struct NodeKind<'e> {
     labels: Vec<(&'e String, &'e String)>,
     taints: &'e [Taint],
     allocatable: &'e Resources,
-    volume_limits: &'e BTreeMap<String, u32>,
+    volume_limits: &'e BTreeMap<String, Option<u32>>,
     settling: bool,
     pods: Vec<(usize, bool)>,
 }

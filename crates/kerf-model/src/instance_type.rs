@@ -1,6 +1,6 @@
 //! What a cloud provider can launch.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Quantity;
 use crate::labels::{CAPACITY_TYPE, KnownLabels, ON_DEMAND, RESERVED, SPOT, ZONE};
@@ -17,6 +17,7 @@ pub struct InstanceType {
     capacity: Resources,
     overhead: Overhead,
     groups: Vec<AllocatableGroup>,
+    volume_limits: BTreeMap<String, u32>,
 }
 
 /// One way to buy an instance type: a zone, a capacity type, perhaps a reservation.
@@ -67,7 +68,21 @@ impl InstanceType {
         overhead: Overhead,
     ) -> Self {
         let groups = allocatable_groups(&capacity, &overhead, &offerings);
-        Self { name: name.into(), requirements, offerings, capacity, overhead, groups }
+        Self {
+            name: name.into(),
+            requirements,
+            offerings,
+            capacity,
+            overhead,
+            groups,
+            volume_limits: BTreeMap::new(),
+        }
+    }
+
+    /// With the number of volumes of each driver that one of its machines can attach. What is not named has no limit.
+    pub fn with_volume_limits(mut self, limits: BTreeMap<String, u32>) -> Self {
+        self.volume_limits = limits;
+        self
     }
 
     pub fn name(&self) -> &str {
@@ -88,6 +103,10 @@ impl InstanceType {
 
     pub fn overhead(&self) -> &Overhead {
         &self.overhead
+    }
+
+    pub fn volume_limits(&self) -> &BTreeMap<String, u32> {
+        &self.volume_limits
     }
 
     /// What is left to pods, without overrides. May be negative: then nothing ever fits.

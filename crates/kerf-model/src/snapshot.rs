@@ -139,8 +139,9 @@ pub struct Node {
     pub exists: bool,
     /// Going away: no place for pods, though its pods count until they are gone.
     pub deleting: bool,
-    /// Attachable volumes per driver.
-    pub volume_limits: BTreeMap<String, u32>,
+    /// Attachable volumes by driver; `None` for a driver that is there and names no limit. For a driver that has yet to come,
+    /// the limit of the instance type holds.
+    pub volume_limits: BTreeMap<String, Option<u32>>,
     pub disruption: NodeDisruption,
 }
 

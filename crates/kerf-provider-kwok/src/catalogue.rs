@@ -1,5 +1,7 @@
 //! The catalogue that is used when no file is given: 144 types with 8 offerings each.
 
+use std::collections::BTreeMap;
+
 use kerf_api::labels;
 use kerf_model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
 use kerf_model::{
@@ -35,6 +37,7 @@ pub fn generated() -> Vec<InstanceType> {
                             operating_systems: vec![os.to_owned()],
                             capacity,
                             allocatable: None,
+                            volume_limits: BTreeMap::new(),
                             offerings: offerings(cpu, memory),
                         }
                         .instance_type(),
@@ -93,6 +96,8 @@ pub(super) struct Described {
     pub capacity: Resources,
     /// What of the capacity pods can have, where the catalogue says it.
     pub allocatable: Option<Resources>,
+    /// Volumes that can be attached, by driver.
+    pub volume_limits: BTreeMap<String, u32>,
     /// Each with a zone and a capacity type.
     pub offerings: Vec<Offering>,
 }
@@ -106,13 +111,9 @@ impl Described {
                 .with(MEMORY, Quantity::from_bytes(10 << 20)),
         };
         let overhead = Overhead { kube_reserved, ..Overhead::default() };
-        InstanceType::new(
-            self.name.clone(),
-            self.requirements(),
-            self.offerings,
-            self.capacity,
-            overhead,
-        )
+        let requirements = self.requirements();
+        InstanceType::new(self.name, requirements, self.offerings, self.capacity, overhead)
+            .with_volume_limits(self.volume_limits)
     }
 
     fn requirements(&self) -> Requirements {

@@ -1,12 +1,16 @@
 //! A catalogue from a file (`--instance-types-file-path`).
 //!
 //! The file is a JSON array of objects `{name, architecture, operatingSystems, resources,
-//! allocatable, offerings}`, of which `allocatable` is ours and may be left out, and an offering is `{Price, Available, ReservationCapacity, Requirements}`. As for
-//! Karpenter, upper and lower case of the keys make no difference and keys that are not known are
+//! allocatable, volumeAttachmentLimits, offerings}`, of which `allocatable` and `volumeAttachmentLimits` (volumes by CSI driver) are ours and
+//! may be left out, and an offering is `{Price, Available, ReservationCapacity, Requirements}`. As for Karpenter, upper and lower case of the keys make no difference and keys that are not known are
 //! passed over. Unlike there, what is missing or cannot be read is an error that says where, and
 //! not a catalogue with fewer types than the file has.
 
-use std::{collections::BTreeSet, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use kerf_api::labels;
 use kerf_model::{
@@ -106,7 +110,19 @@ fn described(entry: &Entry<'_>) -> Result<Described, CatalogueError> {
     }
     let arch = entry.text("architecture")?.to_owned();
     let operating_systems = entry.texts("operatingSystems")?;
-    Ok(Described { name, arch, operating_systems, capacity, allocatable, offerings })
+    let volume_limits = volume_limits(entry)?;
+    Ok(Described { name, arch, operating_systems, capacity, allocatable, volume_limits, offerings })
+}
+
+fn volume_limits(entry: &Entry<'_>) -> Result<BTreeMap<String, u32>, CatalogueError> {
+    const KEY: &str = "volumeAttachmentLimits";
+    let wrong = || entry.wrong(KEY, "an object of whole numbers by driver");
+    let Some(limits) = entry.get(KEY) else { return Ok(BTreeMap::new()) };
+    let limit = |(driver, limit): (&String, &Value)| {
+        let limit = limit.as_u64().and_then(|limit| u32::try_from(limit).ok());
+        Ok((driver.clone(), limit.ok_or_else(wrong)?))
+    };
+    limits.as_object().ok_or_else(wrong)?.iter().map(limit).collect()
 }
 
 fn offering(entry: &Entry<'_>) -> Result<Offering, CatalogueError> {
@@ -314,6 +330,23 @@ mod tests {
                 ),
             ]
         );
+    }
+
+    #[test]
+    fn volumes_are_limited_by_driver_where_the_file_says_so() {
+        let limits = |limits: Value| {
+            let mut catalogue = catalogue();
+            catalogue[0]["volumeAttachmentLimits"] = limits;
+            let types = from_json(&catalogue.to_string());
+            types.map(|types| types[0].volume_limits().clone()).map_err(|wrong| wrong.to_string())
+        };
+        assert_eq!(limits(Value::Null), Ok(BTreeMap::new()));
+        let of_drivers = [("ebs.csi.aws.com".to_owned(), 27), ("other".to_owned(), 0)];
+        assert_eq!(limits(json!({"ebs.csi.aws.com": 27, "other": 0})), Ok(of_drivers.into()));
+        let wrong = "instance type m5.large: volumeAttachmentLimits is not an object of whole numbers by driver";
+        for bad in [json!({"other": -1}), json!({"other": "27"}), json!([27])] {
+            assert_eq!(limits(bad), Err(wrong.to_owned()));
+        }
     }
 
     #[test]

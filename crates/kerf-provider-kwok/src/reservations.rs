@@ -37,13 +37,14 @@ fn left_of(instance_type: &Arc<InstanceType>, instances: &[Launched]) -> Arc<Ins
         let taken = u32::try_from(taken).unwrap_or(u32::MAX);
         offering.reservation_capacity = offering.reservation_capacity.saturating_sub(taken);
     }
-    Arc::new(InstanceType::new(
+    let with_less = InstanceType::new(
         instance_type.name(),
         instance_type.requirements().clone(),
         offerings,
         instance_type.capacity().clone(),
         instance_type.overhead().clone(),
-    ))
+    );
+    Arc::new(with_less.with_volume_limits(instance_type.volume_limits().clone()))
 }
 
 #[cfg(test)]

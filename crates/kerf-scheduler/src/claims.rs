@@ -6,6 +6,7 @@ use kerf_model::{Price, pod::HostPort};
 use rustc_hash::FxHasher;
 
 use crate::algebra::{SetId, id};
+use crate::attached::Attached;
 use crate::bits::Bits;
 use crate::lanes::{self, CPU_LANE, Lanes, MEMORY_LANE};
 
@@ -37,6 +38,8 @@ pub(crate) struct Claim {
     /// Of its pods, without daemons.
     pub(crate) requests: Lanes,
     pub(crate) ports: Vec<HostPort>,
+    /// Of a template whose types limit volumes.
+    pub(crate) attached: Attached,
     pub(crate) reservations: Vec<u32>,
     pub(crate) min_values_relaxed: bool,
     pub(crate) pods: Vec<u32>,
@@ -107,6 +110,7 @@ mod tests {
             rows: Bits::default(),
             requests: requests.clone(),
             ports: Vec::new(),
+            attached: Attached::default(),
             reservations: Vec::new(),
             min_values_relaxed: false,
             pods: pods.to_vec(),

@@ -6,6 +6,7 @@ use kerf_model::pod::{Constraints, HostPort};
 use kerf_model::taint::{Taint, first_hard_untolerated, first_untolerated};
 
 use crate::algebra::PodRequirements;
+use crate::attached::Attached;
 use crate::bits::Bits;
 use crate::lanes::Lanes;
 use crate::relaxation::Steps;
@@ -74,7 +75,7 @@ pub(crate) struct Base {
     pub(crate) steps: Steps,
     /// Where its volumes can be reached: one of these must be met. None for no constraint.
     pub(crate) volume_requirements: Vec<PodRequirements>,
-    /// Claims by driver, for the limits of nodes.
+    /// Claims by driver, for the limits of nodes and instance types.
     pub(crate) attachments: Vec<(String, Vec<String>)>,
     /// Constraints that it carries.
     pub(crate) owned: Vec<Owned>,
@@ -102,6 +103,12 @@ impl Owned {
 impl Spec {
     pub(crate) fn ports(&self) -> &[HostPort] {
         &self.base.key.constraints.host_ports
+    }
+
+    pub(crate) fn attach_to(&self, attached: &mut Attached) {
+        for (driver, claims) in &self.base.attachments {
+            attached.add(driver, claims.iter().cloned());
+        }
     }
 
     /// The first taint that is in the way. Those that only ask to be avoided are, until that is given up.

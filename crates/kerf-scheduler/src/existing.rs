@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kerf_model::pod::HostPort;
 use kerf_model::{Node, Snapshot};
-use rustc_hash::FxHashMap;
 
 use crate::algebra::{Algebra, Key, Value, id};
+use crate::attached::{AttachLimits, Attached, TypeLimits};
 use crate::bits::Bits;
 use crate::class::Spec;
 use crate::daemons::Daemon;
@@ -40,6 +40,7 @@ pub(crate) struct ExistingNode<'s> {
     /// Takes no pods that consolidation would move.
     pub(crate) settling: bool,
     ports: Vec<HostPort>,
+    attach_limits: AttachLimits<'s>,
     attached: Attached,
 }
 
@@ -56,15 +57,12 @@ pub(crate) struct Changed {
 /// A node as it is in the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occupied<'a> {
-    node: &'a Node,
     /// Of a node that got pods in this run. The others are not asked when they have no room from the start.
     pub(crate) room: Option<&'a Lanes>,
     pub(crate) ports: &'a [HostPort],
+    attach_limits: AttachLimits<'a>,
     attached: &'a Attached,
 }
-
-/// Claims attached, by driver; only for drivers with a limit.
-type Attached = FxHashMap<String, Vec<String>>;
 
 /// What nodes have left for pods, beside the daemons that are still to come. By lane, then by node: a pod is held
 /// against all nodes at once.
@@ -101,12 +99,13 @@ impl<'s> ExistingNodes<'s> {
         let sorted: Vec<_> = order.into_iter().map(|at| &snapshot.nodes[at]).collect();
         let targets = sorted.iter().take_while(|node| !node.deleting).count();
         let rooms: Vec<_> = sorted.iter().map(|node| room_for_pods(node, lanes, daemons)).collect();
+        let type_limits = TypeLimits::new(snapshot);
         Self {
             room: Arc::new(RoomTable::new(&rooms, lanes.len())),
             slots: vec![None; sorted.len()],
             nodes: sorted
                 .into_iter()
-                .map(|node| ExistingNode::new(node, snapshot, options))
+                .map(|node| ExistingNode::new(node, snapshot, options, &type_limits))
                 .collect(),
             targets,
             positions: positions.into(),
@@ -124,17 +123,15 @@ impl<'s> ExistingNodes<'s> {
     /// What the node has, with what it has got in this run.
     pub(crate) fn occupied(&self, index: usize) -> Occupied<'_> {
         let node = &self.nodes[index];
+        let attach_limits = node.attach_limits;
         match self.slots[index] {
             Some(slot) => {
                 let Changed { room, ports, attached, .. } = &self.changed[slot as usize];
-                Occupied { node: node.node, room: Some(room), ports, attached }
+                Occupied { room: Some(room), ports, attach_limits, attached }
             }
-            None => Occupied {
-                node: node.node,
-                room: None,
-                ports: &node.ports,
-                attached: &node.attached,
-            },
+            None => {
+                Occupied { room: None, ports: &node.ports, attach_limits, attached: &node.attached }
+            }
         }
     }
 
@@ -154,7 +151,9 @@ impl<'s> ExistingNodes<'s> {
         lanes::subtract(&mut changed.room, &spec.base.key.requests);
         changed.ports.extend_from_slice(spec.ports());
         for (driver, claims) in &spec.base.attachments {
-            attach(self.nodes[index].node, &mut changed.attached, driver, claims.iter().cloned());
+            if self.nodes[index].attach_limits.of(driver).is_some() {
+                changed.attached.add(driver, claims.iter().cloned());
+            }
         }
         changed.placed.push(pod);
     }
@@ -207,18 +206,26 @@ impl<'s> ExistingNodes<'s> {
 }
 
 impl<'s> ExistingNode<'s> {
-    fn new(node: &'s Arc<Node>, snapshot: &Snapshot, options: &Options) -> Self {
+    fn new(
+        node: &'s Arc<Node>,
+        snapshot: &Snapshot,
+        options: &Options,
+        type_limits: &TypeLimits<'s>,
+    ) -> Self {
         let mut existing = Self {
             node,
             settling: options.honor_settling && snapshot.is_settling(node),
             ports: Vec::new(),
-            attached: FxHashMap::default(),
+            attach_limits: type_limits.of_node(node),
+            attached: Attached::default(),
         };
         for pod in &node.pods {
             existing.ports.extend_from_slice(&pod.constraints.host_ports);
-            if !node.volume_limits.is_empty() && !pod.volumes.is_empty() {
+            if !existing.attach_limits.are_none() && !pod.volumes.is_empty() {
                 for (driver, claims) in snapshot.volumes.attachments(pod) {
-                    attach(node, &mut existing.attached, driver, claims);
+                    if existing.attach_limits.of(driver).is_some() {
+                        existing.attached.add(driver, claims);
+                    }
                 }
             }
         }
@@ -230,11 +237,8 @@ impl Occupied<'_> {
     /// Whether its drivers can attach these claims beside those that they have.
     pub(crate) fn can_attach(&self, wanted: &[(String, Vec<String>)]) -> bool {
         wanted.iter().all(|(driver, claims)| {
-            self.node.volume_limits.get(driver).is_none_or(|limit| {
-                let attached = self.attached.get(driver).map_or(&[][..], Vec::as_slice);
-                let new = claims.iter().filter(|claim| !attached.contains(claim)).count();
-                attached.len() + new <= *limit as usize
-            })
+            let limit = self.attach_limits.of(driver);
+            limit.is_none_or(|limit| self.attached.count_with(driver, claims) <= limit as usize)
         })
     }
 }
@@ -285,21 +289,5 @@ impl RoomTable {
             without.insert_word(word, full);
         }
         without
-    }
-}
-
-fn attach(
-    node: &Node,
-    attached: &mut Attached,
-    driver: &str,
-    claims: impl IntoIterator<Item = String>,
-) {
-    if node.volume_limits.contains_key(driver) {
-        let attached = attached.entry(driver.to_owned()).or_default();
-        for claim in claims {
-            if !attached.contains(&claim) {
-                attached.push(claim);
-            }
-        }
     }
 }

@@ -19,6 +19,7 @@
 //! | guide | the machines that packing proposes for pods | `engine/guide.rs` |
 
 mod algebra;
+mod attached;
 mod attempt;
 mod bits;
 mod claims;

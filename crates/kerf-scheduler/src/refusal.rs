@@ -246,6 +246,14 @@ pub enum FilterCause {
     },
     /// Allowed types have enough of each resource, and none has enough of all.
     NotTogether,
+    /// No allowed type can attach so many volumes of a driver.
+    VolumeLimit {
+        driver: String,
+        volumes: usize,
+        most: u32,
+    },
+    /// Each allowed type can attach too few volumes, of one driver or another.
+    VolumeLimits,
     /// Daemons of the allowed types take a host port that the pod asks for.
     HostPorts,
     /// Daemons of the allowed types take more than these have.
@@ -335,6 +343,17 @@ impl fmt::Display for FilterRefusal {
                     "no allowed instance type has all of what it asks for at once: {}",
                     self.requests
                 )
+            }
+            Cause::VolumeLimit { driver, volumes, most } => {
+                let plural = if *volumes == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "it mounts {volumes} volume{plural} of {driver}, and no allowed instance type can attach \
+                     more than {most}"
+                )
+            }
+            Cause::VolumeLimits => {
+                f.write_str("no allowed instance type can attach all of its volumes")
             }
             Cause::HostPorts => f.write_str(
                 "daemons of every allowed instance type use a host port that it asks for",

@@ -1,5 +1,6 @@
 //! The NodeClaim template of a NodePool: what claims are made from, with its instance types as rows of bits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kerf_model::pod::HostPort;
@@ -28,6 +29,8 @@ pub(crate) struct Template {
     room_of_rows: Vec<Lanes>,
     room: Vec<Thresholds>,
     rules: FxHashMap<Key, KeyRows>,
+    /// By driver the limits that types have for its volumes, with the rows of each.
+    volume_limits: BTreeMap<String, BTreeMap<u32, Bits>>,
     shapes: Vec<Shape>,
     served: FxHashMap<SetId, Bits>,
     prices: FxHashMap<SetId, Arc<[(Price, u32)]>>,
@@ -107,6 +110,7 @@ impl Template {
             room_of_rows: Vec::new(),
             room: Vec::new(),
             rules: FxHashMap::default(),
+            volume_limits: BTreeMap::new(),
             shapes: Vec::new(),
             served: FxHashMap::default(),
             prices: FxHashMap::default(),
@@ -133,6 +137,10 @@ impl Template {
                 template.daemon_groups[group].rows.insert(row);
                 for (key, rule) in algebra.entries(type_set).to_vec() {
                     template.rules.entry(key).or_default().insert(rule, row);
+                }
+                for (driver, limit) in instance_type.volume_limits() {
+                    let limits = template.volume_limits.entry(driver.clone()).or_default();
+                    limits.entry(*limit).or_default().insert(row);
                 }
                 let mut offerings = Vec::new();
                 for at in &allocatable.offerings {
@@ -246,6 +254,31 @@ impl Template {
         for (thresholds, amount) in self.room.iter().zip(request) {
             thresholds.keep(rows, *amount);
         }
+    }
+
+    /// Whether any of its types limits how many volumes can be attached.
+    pub(crate) fn limits_volumes(&self) -> bool {
+        !self.volume_limits.is_empty()
+    }
+
+    /// Narrows `rows` to those that can attach so many volumes of the driver.
+    pub(crate) fn keep_attaching(&self, rows: &mut Bits, driver: &str, volumes: usize) {
+        for (limit, limited) in self.volume_limits.get(driver).into_iter().flatten() {
+            if (*limit as usize) < volumes {
+                rows.remove_all(limited);
+            }
+        }
+    }
+
+    /// The most volumes of the driver that any of these rows can attach, where all have a limit.
+    pub(crate) fn most_volumes(&self, rows: &Bits, driver: &str) -> Option<u32> {
+        let limits = self.volume_limits.get(driver)?;
+        let mut unlimited = rows.clone();
+        for limited in limits.values() {
+            unlimited.remove_all(limited);
+        }
+        let most = limits.iter().rev().find(|(_, limited)| limited.meets(rows));
+        most.map(|(limit, _)| *limit).filter(|_| unlimited.is_empty())
     }
 
     /// How many values of its key the rule admits of those that the types of these rows list.

@@ -110,6 +110,7 @@ pub fn instance_types() -> Vec<InstanceType> {
         ));
         let (capacity, overhead) = (one.capacity().clone(), one.overhead().clone());
         InstanceType::new(one.name(), all, offerings, capacity, overhead)
+            .with_volume_limits(one.volume_limits().clone())
     };
     let types = kwok::generated().into_iter();
     types.map(|one| if one.name() == RESERVED_TYPE { reserved(one) } else { one }).collect()

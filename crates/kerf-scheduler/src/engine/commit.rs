@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::constraints::Accepted;
 use super::{Engine, Place};
+use crate::attached::Attached;
 use crate::claims::Claim;
 use crate::class::ClassId;
 
@@ -27,6 +28,9 @@ impl Engine<'_> {
         claim.set = accepted.set;
         claim.rows.copy_from(&self.scratch.rows);
         claim.ports.extend_from_slice(spec.ports());
+        if self.templates[claim.template].limits_volumes() {
+            spec.attach_to(&mut claim.attached);
+        }
         self.reservations.exchange(&claim.reservations, &accepted.reservations);
         claim.reservations = accepted.reservations;
         self.record(class, Place::Claim(index));
@@ -41,12 +45,17 @@ impl Engine<'_> {
     ) -> usize {
         let spec = Arc::clone(&self.classes[class.index()].spec);
         self.reservations.exchange(&[], &accepted.reservations);
+        let mut attached = Attached::default();
+        if self.templates[template].limits_volumes() {
+            spec.attach_to(&mut attached);
+        }
         let claim = Claim {
             template,
             set: accepted.set,
             rows: self.scratch.rows.clone(),
             requests: spec.base.key.requests.clone(),
             ports: spec.ports().to_vec(),
+            attached,
             reservations: accepted.reservations,
             min_values_relaxed: accepted.min_values_relaxed,
             pods: vec![pod],

@@ -213,6 +213,7 @@ impl Engine<'_> {
     ) -> Result<Accepted, Rejected> {
         let template = evaluation.template;
         self.keep_rows_with_room(&evaluation.attempt.spec, template, total);
+        self.keep_attaching_rows(evaluation);
         if !W::LOOKS && !self.some_row_serves(template, set) {
             return Err(Rejected::ForThisRun);
         }

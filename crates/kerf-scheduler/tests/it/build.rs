@@ -70,6 +70,8 @@ pub(crate) struct TypeSpec {
     pub(crate) os: Vec<&'static str>,
     pub(crate) offerings: Vec<(&'static str, &'static str)>,
     pub(crate) price: Option<f64>,
+    /// Volumes of the driver `csi.test`.
+    pub(crate) volumes: Option<u32>,
 }
 
 pub(crate) fn instance_type(name: &str, capacity: &str) -> TypeSpec {
@@ -86,6 +88,7 @@ pub(crate) fn instance_type(name: &str, capacity: &str) -> TypeSpec {
             (ON_DEMAND, ZONES[2]),
         ],
         price: None,
+        volumes: None,
     }
 }
 
@@ -131,13 +134,10 @@ impl TypeSpec {
             .collect();
         let overhead =
             Overhead { kube_reserved: amounts("cpu=100m memory=10Mi"), ..Overhead::default() };
-        Arc::new(InstanceType::new(
-            &self.name,
-            requirements,
-            offerings,
-            self.capacity.clone(),
-            overhead,
-        ))
+        let built =
+            InstanceType::new(&self.name, requirements, offerings, self.capacity.clone(), overhead);
+        let volumes = self.volumes.map(|volumes| ("csi.test".to_owned(), volumes));
+        Arc::new(built.with_volume_limits(volumes.into_iter().collect()))
     }
 }
 

@@ -127,6 +127,7 @@ fn check_node(snapshot: &Snapshot, node: &Node, placed: &[Arc<Pod>], wrong: &mut
         }
     }
     for (driver, limit) in &node.volume_limits {
+        let Some(limit) = limit else { continue };
         let of = |pod: &Arc<Pod>| {
             snapshot.volumes.attachments(pod).remove(driver.as_str()).unwrap_or_default()
         };
@@ -191,6 +192,18 @@ fn check_claim(
     }
     let pods = sum(claim.pods.iter());
     for instance_type in &claim.instance_types {
+        for (driver, limit) in instance_type.volume_limits() {
+            let attached: BTreeSet<_> = claim
+                .pods
+                .iter()
+                .filter_map(|pod| snapshot.volumes.attachments(pod).remove(driver.as_str()))
+                .flatten()
+                .collect();
+            if attached.len() > *limit as usize {
+                let (name, volumes) = (instance_type.name(), attached.len());
+                wrong.push(format!("{label} needs {volumes} volumes, {name} attaches {limit}"));
+            }
+        }
         let mut total = pods.clone();
         for daemon in &snapshot.daemons {
             if daemon_runs(daemon, &claim.pool, instance_type.requirements(), snapshot) {

@@ -111,6 +111,7 @@ fn random_types(dice: &mut Dice) -> Vec<Arc<InstanceType>> {
             if one.offerings.is_empty() {
                 one.offerings = vec![(ON_DEMAND, ZONES[dice.roll(3)])];
             }
+            one.volumes = if dice.chance(4) { u32::try_from(dice.roll(3)).ok() } else { None };
             one.build()
         })
         .collect()
@@ -242,7 +243,7 @@ fn random_node(dice: &mut Dice, at: usize) -> Node {
         node.taints = vec![taint("dedicated:NoSchedule")];
     }
     if dice.chance(4) {
-        node.volume_limits = [("csi.test".to_owned(), 1)].into();
+        node.volume_limits = [("csi.test".to_owned(), Some(1))].into();
     }
     let mut room = node.allocatable.clone();
     for bound in 0..dice.roll(4) {

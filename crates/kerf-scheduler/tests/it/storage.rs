@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::build::*;
 use kerf_model::labels::ZONE;
 use kerf_model::volume::{StorageClass, Volume, VolumeClaim, Volumes};
-use kerf_model::{Requirement, Requirements, Snapshot};
+use kerf_model::{InstanceType, Pool, Requirement, Requirements, Snapshot};
 
 fn zones(values: &[&str]) -> Requirements {
     Requirements::new([Requirement::is_in(ZONE, values.iter().copied())])
@@ -134,7 +134,7 @@ fn nodes_attach_no_more_than_they_can() {
     let storage = || storage(&[], &[("a", vec![]), ("b", vec![]), ("c", vec![]), ("d", vec![])]);
     let place = |running: Vec<PodSpec>, pods: Vec<PodSpec>| {
         let mut node = node("n", "", "");
-        node.volume_limits = [("csi.test".to_owned(), 2)].into();
+        node.volume_limits = [("csi.test".to_owned(), Some(2))].into();
         node.pods = running.into_iter().map(|pod| pod.running().build()).collect();
         let pods = pods.into_iter().map(PodSpec::build).collect();
         let plan = plan(&with_storage(
@@ -162,6 +162,93 @@ fn nodes_attach_no_more_than_they_can() {
         (2, 1)
     );
     assert_eq!(place(vec![mounting("o", &["a", "b"])], vec![pod("plain")]), (1, 0));
+}
+
+fn limited(name: &str, cpu: u32, volumes: Option<u32>) -> Arc<InstanceType> {
+    let capacity = format!("cpu={cpu} memory={cpu}Gi pods=20");
+    TypeSpec { volumes, ..instance_type(name, &capacity) }.build()
+}
+
+fn mounting(name: &str, claims: &[&str]) -> PodSpec {
+    claims.iter().fold(pod(name), |pod, claim| pod.volume(claim))
+}
+
+fn volumes() -> Volumes {
+    storage(&[], &["a", "b", "c", "d", "e"].map(|name| (name, vec![])))
+}
+
+#[test]
+fn new_nodes_get_no_more_volumes_than_their_type_attaches() {
+    // Per claim: its cheapest type, and the number of its pods.
+    let check =
+        |types: &[(&str, u32, Option<u32>)], pods: Vec<PodSpec>, expect: &[(&str, usize)]| {
+            let instance_types = types.iter().map(|(name, cpu, most)| limited(name, *cpu, *most));
+            let pool = Pool { instance_types: instance_types.collect(), ..pool("default") };
+            let pods = pods.into_iter().map(PodSpec::build).collect();
+            let plan = plan(&with_storage(cluster(vec![pool], pods), volumes()));
+            let claims = plan.claims.iter();
+            let got: Vec<_> =
+                claims.map(|one| (one.instance_types[0].name(), one.pods.len())).collect();
+            assert_eq!(got, expect, "{types:?}: {:?}", plan.failures);
+        };
+    let small_and_large = [("small", 2, Some(1)), ("large", 4, Some(3))];
+    check(&small_and_large, vec![mounting("p", &["a"])], &[("small", 1)]);
+    check(&small_and_large, vec![mounting("p", &["a", "b"])], &[("large", 1)]);
+    check(&small_and_large, vec![mounting("p", &["a", "b", "c", "d"])], &[]);
+    // The pods of a claim together, and what they share once.
+    let three = |claims: [&str; 3]| {
+        let pods = ["p", "q", "r"].into_iter().zip(claims);
+        pods.map(|(pod, claim)| mounting(pod, &[claim])).collect::<Vec<_>>()
+    };
+    check(&[("two", 4, Some(2))], three(["a", "b", "c"]), &[("two", 2), ("two", 1)]);
+    check(&[("two", 4, Some(2))], three(["a", "b", "a"]), &[("two", 3)]);
+    check(&[("none", 4, Some(0))], three(["a", "b", "c"]), &[]);
+    check(&[("none", 4, Some(0))], vec![pod("p")], &[("none", 1)]);
+    // No limit for the driver, or a volume of no driver.
+    check(&[("any", 4, None)], vec![mounting("p", &["a", "b", "c", "d", "e"])], &[("any", 1)]);
+    let mixed = [("one", 2, Some(1)), ("any", 4, None)];
+    check(&mixed, vec![mounting("p", &["a", "b"])], &[("any", 1)]);
+}
+
+#[test]
+fn pods_with_more_volumes_than_any_type_attaches_hear_of_it() {
+    let told = |types: Vec<Arc<InstanceType>>, claims: &[&str]| {
+        let pool = Pool { instance_types: types, ..pool("default") };
+        let pods = vec![mounting("web", claims).build()];
+        refusal(&plan(&with_storage(cluster(vec![pool], pods), volumes())), "web")
+    };
+    let types = || vec![limited("small", 2, Some(1)), limited("large", 4, Some(3))];
+    assert_eq!(
+        told(types(), &["a", "b", "c", "d"]),
+        "pool default: it mounts 4 volumes of csi.test, and no allowed instance type can attach more than 3"
+    );
+    assert_eq!(
+        told(vec![limited("none", 4, Some(0))], &["a"]),
+        "pool default: it mounts 1 volume of csi.test, and no allowed instance type can attach more than 0"
+    );
+}
+
+/// The driver on a node knows better than the type, be it that it knows of no limit.
+#[test]
+fn a_node_without_its_driver_yet_attaches_what_its_type_does() {
+    let fits = |of_type: Option<u32>, published: Option<Option<u32>>| {
+        let pool = Pool { instance_types: vec![limited("it", 4, of_type)], ..pool("default") };
+        let mut node = node("n", "node.kubernetes.io/instance-type=it", "cpu=4 pods=20");
+        node.pool = Some("default".to_owned());
+        node.volume_limits =
+            published.map(|limit| ("csi.test".to_owned(), limit)).into_iter().collect();
+        node.pods = vec![mounting("old", &["a"]).running().build()];
+        let pods = ["b", "c", "d"].map(|claim| mounting(claim, &[claim]).build()).to_vec();
+        let snapshot = with_nodes(cluster(vec![pool], pods), vec![node]);
+        let plan = plan(&with_storage(snapshot, volumes()));
+        plan.placements.iter().map(|placement| placement.pods.len()).sum::<usize>()
+    };
+    assert_eq!(fits(None, None), 3);
+    assert_eq!(fits(Some(2), None), 1);
+    assert_eq!(fits(Some(2), Some(Some(3))), 2);
+    assert_eq!(fits(Some(4), Some(Some(1))), 0);
+    assert_eq!(fits(Some(2), Some(None)), 3);
+    assert_eq!(fits(None, Some(Some(2))), 1);
 }
 
 #[test]
@@ -236,7 +323,7 @@ fn two_volumes_a_pod_fill_a_node_of_ten() {
     let names: Vec<_> = (0..12).map(|at| format!("v{at:02}")).collect();
     let volumes: Vec<_> = names.iter().map(|name| (name.as_str(), vec![])).collect();
     let mut one = node("n", "", "cpu=100 pods=100");
-    one.volume_limits = [("csi.test".to_owned(), 10)].into();
+    one.volume_limits = [("csi.test".to_owned(), Some(10))].into();
     let mounts =
         |at: usize| pod(&format!("p{at}")).volume(&names[2 * at]).volume(&names[2 * at + 1]);
     let pods = (0..6).map(|at| mounts(at).build()).collect();

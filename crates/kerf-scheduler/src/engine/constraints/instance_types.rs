@@ -4,7 +4,7 @@
 use kerf_model::Requirements;
 use kerf_model::resources::CPU;
 
-use super::{Engine, Evaluation, Witness, host_ports};
+use super::{Engine, Evaluation, Witness, host_ports, volumes};
 use crate::algebra::{Algebra, Key, SetId};
 use crate::bits::Bits;
 use crate::class::Spec;
@@ -64,7 +64,10 @@ impl Engine<'_> {
             return FilterCause::TooLarge { shortages, cpu_is_absurd };
         }
         template.keep_fitting(&mut allowed, requests);
-        if allowed.is_empty() { FilterCause::NotTogether } else { FilterCause::HostPorts }
+        if allowed.is_empty() {
+            return FilterCause::NotTogether;
+        }
+        volumes::too_many(template, &allowed, spec).unwrap_or(FilterCause::HostPorts)
     }
 
     fn shortage(

@@ -69,11 +69,16 @@ const MOST_PLANS: usize = 16;
 /// that is quick, and the more the fewer pods there are. With [`Options::packing`] the last one is packed machine by machine
 /// (`packing.rs`). The result is never dearer than what [`schedule`] finds, because that is the first of them.
 pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
+    let packs = options.packing > 0;
+    // Nothing is tried out: the copy that each plan begins with would be a tenth of the time.
+    if snapshot.pods.len() > FEW_PODS && !packs {
+        return schedule(snapshot, options);
+    }
     let engine = engine::Engine::new(snapshot, options);
     let run = |ties| {
         let mut engine = engine.with_ties(ties);
         let plan = engine.run(&[]);
-        (plan, engine)
+        (plan, packs.then_some(engine))
     };
     let mut best = run(Ties::Oldest);
     let rank = |plan: &Plan| (plan.failures.len(), plan.price(), plan.claims.len());
@@ -88,10 +93,7 @@ pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
             }
         }
     }
-    let (plan, mut ran) = best;
-    if options.packing == 0 {
-        return plan;
-    }
+    let (plan, Some(mut ran)) = best else { return best.0 };
     let Some(guide) = ran.guide(options.packing) else { return plan };
     let packed = engine.with_guide(guide, ran).run(&[]);
     if rank(&packed) < rank(&plan) { packed } else { plan }

@@ -130,6 +130,13 @@ pub(crate) fn add(to: &mut [i64], amounts: &[i64]) {
     }
 }
 
+/// Lifts each lane to what the other has, where that is more.
+pub(crate) fn raise(most: &mut Lanes, amounts: &[i64]) {
+    for (most, amount) in most.iter_mut().zip(amounts) {
+        *most = (*most).max(*amount);
+    }
+}
+
 pub(crate) fn subtract(from: &mut [i64], amounts: &[i64]) {
     for (total, amount) in from.iter_mut().zip(amounts) {
         *total = total.saturating_sub(*amount);

@@ -4,7 +4,7 @@ use kerf_model::resources::NODES;
 use kerf_model::{Pool, Quantity};
 
 use crate::bits::Bits;
-use crate::lanes::{LaneTable, Lanes};
+use crate::lanes::{self, LaneTable, Lanes};
 use crate::refusal::{LimitReached, Usage};
 use crate::template::Template;
 
@@ -78,15 +78,16 @@ impl Limits {
     /// Usable rows whose type fits in what is left.
     pub(crate) fn allowed(&mut self, template: &Template) -> &Bits {
         self.allowed.get_or_insert_with(|| {
-            let mut rows = template.usable.clone();
-            if !self.lanes.is_empty() {
-                let within = |row: &usize| {
-                    let capacity = &template.capacity[template.rows[*row].instance_type as usize];
-                    self.lanes.iter().all(|(lane, level)| capacity[*lane] <= level.left)
-                };
-                rows = rows.iter().filter(within).collect();
+            let is_within = |capacity: &Lanes| {
+                self.lanes.iter().all(|(lane, level)| capacity[*lane] <= level.left)
+            };
+            // While much is left, no row has to be looked at.
+            if is_within(&template.largest) {
+                return template.usable.clone();
             }
-            rows
+            let capacity =
+                |row: usize| &template.capacity[template.rows[row].instance_type as usize];
+            template.usable.iter().filter(|row| is_within(capacity(*row))).collect()
         })
     }
 
@@ -99,9 +100,7 @@ impl Limits {
             smallvec::smallvec![0; template.capacity.first().map_or(0, smallvec::SmallVec::len)];
         for row in rows.iter() {
             let capacity = &template.capacity[template.rows[row].instance_type as usize];
-            for (most, amount) in largest.iter_mut().zip(capacity) {
-                *most = (*most).max(*amount);
-            }
+            lanes::raise(&mut largest, capacity);
         }
         self.take(&largest);
         for (lane, level) in &mut self.lanes {

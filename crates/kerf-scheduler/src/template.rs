@@ -23,6 +23,8 @@ pub(crate) struct Template {
     /// Rows that can be bought and are not overdrawn by daemons.
     pub(crate) usable: Bits,
     pub(crate) capacity: Vec<Lanes>,
+    /// By lane, the most that any instance type has.
+    pub(crate) largest: Lanes,
     pub(crate) daemon_groups: Vec<DaemonGroup>,
     pub(crate) reserved: Vec<ReservedOffering>,
     /// By row, what is left to pods beside daemons.
@@ -105,6 +107,7 @@ impl Template {
             rows: Vec::new(),
             usable: Bits::default(),
             capacity: Vec::new(),
+            largest: smallvec::smallvec![0; lanes.len()],
             daemon_groups: Vec::new(),
             reserved: Vec::new(),
             room_of_rows: Vec::new(),
@@ -120,7 +123,9 @@ impl Template {
         for (index, instance_type) in pool.instance_types.iter().enumerate() {
             let type_set = algebra.set(instance_type.requirements());
             let group = template.daemon_group(daemons, type_set, lanes, algebra);
-            template.capacity.push(lanes.room(instance_type.capacity()));
+            let capacity = lanes.room(instance_type.capacity());
+            crate::lanes::raise(&mut template.largest, &capacity);
+            template.capacity.push(capacity);
             for allocatable in instance_type.groups() {
                 if allocatable.offerings.is_empty() {
                     continue;

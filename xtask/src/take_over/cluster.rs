@@ -16,6 +16,8 @@ pub(super) const WORKLOADS: [(&str, u32); 4] =
 
 const LEASE: &str = "karpenter-leader-election";
 const PATIENCE: Duration = Duration::from_mins(6);
+/// Without churn controls a cluster of cheap, almost equal types is tidied step by step, for minutes.
+const PATIENCE_TO_SETTLE: Duration = Duration::from_mins(20);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Longer than `consolidateAfter`, the pause between two looks and the second look of either operator.
 const SETTLED_AFTER: Duration = Duration::from_secs(75);
@@ -86,7 +88,7 @@ impl<'c> Cluster<'c> {
         let begin = Instant::now();
         let (mut state, mut since) = (self.state().await?, Instant::now());
         while since.elapsed() < SETTLED_AFTER {
-            ensure!(begin.elapsed() < PATIENCE, "the cluster does not come to rest");
+            ensure!(begin.elapsed() < PATIENCE_TO_SETTLE, "the cluster does not come to rest");
             tokio::time::sleep(LOOK_EVERY).await;
             let now = self.state().await?;
             if now != state {

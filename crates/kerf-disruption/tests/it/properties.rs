@@ -121,7 +121,7 @@ fn as_plan(rest: &Snapshot, command: &Command) -> Plan {
 #[test]
 fn no_command_leaves_a_pod_without_a_place() {
     let mut found: BTreeMap<Method, [usize; 2]> = BTreeMap::new();
-    for seed in 0..350 {
+    for seed in 0..600 {
         let snapshot = random_snapshot(seed);
         let settings = settings(2);
         for command in all_commands(&snapshot, &settings) {

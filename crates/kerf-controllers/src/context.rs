@@ -8,7 +8,7 @@ use kerf_cluster::{Key, pods};
 use kerf_model::KnownLabels;
 use kerf_provider::{CloudProvider, InstanceTypes, ProviderError};
 use kerf_runtime::{Clock, Fence, Lock, Queue, events::Recorder};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, api::DynamicObject};
 
 use crate::{
     claim::writes::Turns,
@@ -65,6 +65,32 @@ impl Context {
     ) -> Result<Arc<NodeClass>, ProviderError> {
         let class = self.index.read().node_class(reference).cloned();
         class.ok_or_else(|| ProviderError::no_node_class(reference))
+    }
+
+    /// The same for who would delete a claim because its class is missing. Watches are not in step with each other: a claim may
+    /// be seen before the class that was created before it.
+    pub(crate) async fn node_class_for_sure(
+        &self,
+        reference: &NodeClassReference,
+    ) -> Result<Arc<NodeClass>, ProviderError> {
+        let missing = match self.node_class(reference) {
+            Ok(class) => return Ok(class),
+            Err(missing) => missing,
+        };
+        let classes = self.node_classes(reference).ok_or_else(|| missing.clone())?;
+        let found = classes.get_opt(&reference.name).await.map_err(|error| {
+            let NodeClassReference { kind, name, .. } = reference;
+            ProviderError::Other(format!("reading {kind} {name}: {error}"))
+        })?;
+        let found = found.ok_or(missing)?;
+        Ok(Arc::new(NodeClass::from_object(&reference.group, &reference.kind, found)))
+    }
+
+    /// The NodeClasses of the reference's kind, if the provider has such.
+    pub(crate) fn node_classes(&self, of: &NodeClassReference) -> Option<Api<DynamicObject>> {
+        let mut kinds = self.provider.facts().node_classes.iter();
+        let kind = kinds.find(|known| (&known.group, &known.kind) == (&of.group, &of.kind))?;
+        Some(Api::all_with(self.client.clone(), &kind.resource()))
     }
 
     /// What the provider has for the pool.

@@ -7,11 +7,7 @@ use kerf_api::{NodeClaim, NodeClass};
 use kerf_cluster::Cluster;
 use kerf_provider::{BoxError, ControllerContext};
 use kerf_runtime::{Clock, Fence, Lock, Metrics, events::Recorder, patch};
-use kube::{
-    Api, Client, ResourceExt,
-    api::DynamicObject,
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::{Api, Client, ResourceExt, api::DynamicObject};
 
 use crate::{context::Context, error::Error, metrics::Cause};
 
@@ -66,12 +62,8 @@ impl ControllerContext for Context {
         changed: DynamicObject,
     ) -> Result<(), BoxError> {
         let (group, kind) = (&class.reference.group, &class.reference.kind);
-        let mut kinds = self.provider.facts().node_classes.iter();
-        let known = kinds.find(|known| (&known.group, &known.kind) == (group, kind));
-        let known = known.ok_or_else(|| format!("{kind} is no NodeClass of this provider"))?;
-        let gvk = GroupVersionKind::gvk(group, &known.version, kind);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, &known.plural);
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let api = self.node_classes(&class.reference);
+        let api = api.ok_or_else(|| format!("{kind} is no NodeClass of this provider"))?;
         let written = patch::patch_both(&api, class.object(), &changed, Lock::Optimistic).await?;
         if let Some(written) = written {
             self.index.anticipate(NodeClass::from_object(group, kind, written));

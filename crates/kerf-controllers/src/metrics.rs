@@ -451,7 +451,7 @@ mod tests {
         for (name, expected) in [
             ("Ready", "ready"),
             ("MemoryPressure", "memory_pressure"),
-            ("KWOKUnhealthy", "kwok_unhealthy"),
+            ("DCGMUnhealthy", "dcgm_unhealthy"),
             ("PIDPressure", "pid_pressure"),
             ("NodeIsOOM", "node_is_oom"),
             ("", ""),

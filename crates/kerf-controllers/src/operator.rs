@@ -18,11 +18,7 @@ use kerf_runtime::{
     Clock, Fence, Jitter, Metrics, Queue,
     events::{Notice, Recorder, Severity},
 };
-use kube::{
-    Api, Client,
-    api::DynamicObject,
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::{Api, Client, api::DynamicObject};
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -389,9 +385,7 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
         watch_kind::<StatefulSet>(parts, context, following, "watch of StatefulSets");
     }
     for class in &context.provider.facts().node_classes {
-        let gvk = GroupVersionKind::gvk(&class.group, &class.version, &class.kind);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, &class.plural);
-        let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &resource);
+        let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &class.resource());
         let class = class.clone();
         let names = (class.kind.clone(), format!("{}.{}", class.plural, class.group));
         let convert =

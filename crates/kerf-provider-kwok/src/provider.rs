@@ -45,6 +45,8 @@ impl Provider for Kwok {
     fn rules(&self) -> &'static [Rule] {
         const RULES: &[Rule] = &[
             Rule::new(GROUP, &["kwoknodeclasses"], &["list", "watch"]),
+            Rule::new(GROUP, &["kwoknodeclasses"], &["get"])
+                .rarely("the watch has not brought the KWOKNodeClass of a new NodeClaim"),
             Rule::new("", &["nodes"], &["get", "create"]),
         ];
         RULES

@@ -8,6 +8,7 @@ use k8s_openapi::{
 };
 use kerf_api::{NodeClaim, NodeClass, NodePool, labels::LabelRules};
 use kerf_model::InstanceType;
+use kube::core::{ApiResource, GroupVersionKind};
 use tokio::sync::watch;
 
 use crate::{ControllerContext, ProviderError, Registry};
@@ -161,6 +162,12 @@ impl NodeClassKind {
     /// The label that carries the name of the NodeClass on claims and nodes.
     pub fn label(&self) -> String {
         kerf_api::labels::node_class(&self.group, &self.kind)
+    }
+
+    /// How the API server knows it.
+    pub fn resource(&self) -> ApiResource {
+        let gvk = GroupVersionKind::gvk(&self.group, &self.version, &self.kind);
+        ApiResource::from_gvk_with_plural(&gvk, &self.plural)
     }
 }
 

@@ -41,6 +41,7 @@ stories! { Settings::default();
 stories! { Settings::default();
     lists_that_are_refused_are_tried_less_and_less_often,
     after_an_expired_watch_the_list_is_read_again_at_once,
+    a_class_that_is_seen_after_its_claim_is_not_missing,
 }
 
 #[tokio::test(start_paused = true)]

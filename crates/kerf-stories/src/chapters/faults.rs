@@ -366,6 +366,17 @@ pub async fn watches_that_hang_leave_the_operator_blind_for_less_than_thirty_sec
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
 }
 
+/// Nothing keeps watches in step with each other.
+pub async fn a_class_that_is_seen_after_its_claim_is_not_missing(mut world: World) {
+    world.kill_operator();
+    let classes = Matching::any().verb(Verb::Watch).resource("kwoknodeclasses");
+    world.faults().at_rate(1.0, classes, Fault::WatchDelay(Duration::from_mins(1)));
+    world.start_operator().await;
+    world.create(build::node_class("default", &json!({}))).await;
+    let claim = world.create(build::claim("c", &json!({}))).await;
+    world.until("the claim is ready", condition(&claim, READY, "True")).await;
+}
+
 /// A server that refuses is asked less and less often, and the operator goes on as soon as it no longer does.
 pub async fn lists_that_are_refused_are_tried_less_and_less_often(mut world: World) {
     with_pool(&world, &json!({})).await;

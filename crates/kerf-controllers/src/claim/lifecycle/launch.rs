@@ -64,7 +64,7 @@ impl Launches {
     }
 
     async fn ask(&self, context: &Context, claim: &NodeClaim) -> Result<Launched, ProviderError> {
-        let class = context.node_class(&claim.spec.node_class_ref)?;
+        let class = context.node_class_for_sure(&claim.spec.node_class_ref).await?;
         // What is being deleted or was never looked at is the provider's own affair.
         if let Err(why @ (NotReady::Refused { .. } | NotReady::NotReconciled { .. })) =
             class.readiness()

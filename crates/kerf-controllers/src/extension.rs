@@ -7,7 +7,7 @@ use kerf_api::{NodeClaim, NodeClass};
 use kerf_cluster::Cluster;
 use kerf_provider::{BoxError, ControllerContext};
 use kerf_runtime::{Clock, Fence, Lock, Metrics, events::Recorder, patch};
-use kube::{Api, Client, ResourceExt, api::DynamicObject};
+use kube::{Client, ResourceExt, api::DynamicObject};
 
 use crate::{context::Context, error::Error, metrics::Cause};
 

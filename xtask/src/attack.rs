@@ -22,10 +22,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use tokio::time::timeout;
 
 use self::report::Report;
+use crate::Output;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -66,12 +67,6 @@ pub(crate) struct Common {
     within: u64,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Table,
-    Json,
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {

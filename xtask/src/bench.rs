@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -22,6 +22,7 @@ use self::lower_bound::lower_bound;
 use self::problem::{Preferences, Problem};
 use self::report::{Case, Score, Upstream};
 use self::side::{Patience, Side};
+use crate::Output;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -49,12 +50,6 @@ pub(crate) struct Comparing {
     timeout: u64,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 pub(crate) fn run(command: Command) -> Result<()> {

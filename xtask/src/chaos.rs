@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::attack::Output;
+use crate::Output;
 use crate::cargo::cargo;
 
 mod coverage;

@@ -23,7 +23,14 @@ mod try_out;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// How a command prints what it found.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+}
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer commands of Kerf")]

@@ -3,23 +3,17 @@
 //! A standby watches a cluster on the testbed. The four parts of a look are timed apart: the index gives a snapshot, while the
 //! operator's other tasks wait for the index; then the view is computed, written and hashed.
 
-use std::{future::pending, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool};
-use kerf_controllers::{
-    Operator, Settings,
-    operator::{self, Freshness, Timing},
-    window::Window,
-};
+use kerf_controllers::window::Window;
 use kerf_dashboard::{About, Board, View};
-use kerf_provider_kwok::{self as kwok, KwokNodeClass, KwokProvider};
-use kerf_runtime::{Fence, Metrics};
+use kerf_provider_kwok::KwokNodeClass;
+use kerf_simulation::OperatorHandle;
 use kerf_testbed::Testbed;
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -37,23 +31,7 @@ async fn run(nodes: usize, pods: usize) -> Result<(), Failure> {
     let testbed = Testbed::builder().start()?;
     fill(&testbed, nodes, pods).await?;
     let window = Window::watched();
-    let (ready, mut synced) = watch::channel(false);
-    let operator = Operator {
-        provider: Arc::new(KwokProvider::new(testbed.client(), kwok::generated())),
-        settings: Settings::default(),
-        client: testbed.client(),
-        clock: testbed.clock().clone(),
-        fence: Fence::closed(testbed.clock().clone()),
-        metrics: Metrics::default(),
-        ready,
-        freshness: Freshness::default(),
-        window: window.clone(),
-        timing: Timing::in_process(),
-        seed: 7,
-    };
-    let stop = CancellationToken::new();
-    let standby = tokio::spawn(operator::run(operator, pending(), stop.clone()));
-    synced.wait_for(|synced| *synced).await?;
+    let standby = OperatorHandle::stand_by(&testbed, window.clone()).await;
 
     let changed: Api<Pod> = Api::default_namespaced(testbed.client());
     println!("{nodes} nodes, {pods} pods; in milliseconds:");
@@ -88,8 +66,7 @@ async fn run(nodes: usize, pods: usize) -> Result<(), Failure> {
     let begin = Instant::now();
     board.renew().await;
     println!("a whole renewal: {:.1} ms", begin.elapsed().as_secs_f64() * 1e3);
-    stop.cancel();
-    Ok(standby.await??)
+    Ok(standby.stop().await??)
 }
 
 /// Nodes of one pool with their claims, and pods that run on them.

@@ -4,20 +4,12 @@
 use axum::body::Body;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
-use kerf_controllers::{
-    Operator, Settings,
-    operator::{self, Freshness, Timing},
-    window::Window,
-};
+use kerf_controllers::window::Window;
 use kerf_dashboard::{About, Board, Place, routes};
-use kerf_provider_kwok::{self as kwok, KwokProvider};
-use kerf_runtime::{Fence, Metrics};
-use kerf_simulation::{DEFAULTS, Play, Policy, Scenario};
+use kerf_simulation::{DEFAULTS, OperatorHandle, Play, Policy, Scenario};
 use kerf_testbed::Testbed;
 use serde_json::Value;
-use std::{future::pending, sync::Arc, time::Duration};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use std::{sync::Arc, time::Duration};
 use tower::ServiceExt;
 
 fn board(window: &Window) -> Board {
@@ -90,30 +82,13 @@ fn the_page_of_a_standby_shows_the_cluster_and_says_that_it_does_not_lead() {
     Testbed::in_virtual_time(async {
         let testbed = Testbed::builder().start().unwrap();
         let window = Window::watched();
-        let (ready, mut synced) = watch::channel(false);
-        let operator = Operator {
-            provider: Arc::new(KwokProvider::new(testbed.client(), kwok::generated())),
-            settings: Settings::default(),
-            client: testbed.client(),
-            clock: testbed.clock().clone(),
-            fence: Fence::closed(testbed.clock().clone()),
-            metrics: Metrics::default(),
-            ready,
-            freshness: Freshness::default(),
-            window: window.clone(),
-            timing: Timing::in_process(),
-            seed: 7,
-        };
-        let stop = CancellationToken::new();
-        let standby = tokio::spawn(operator::run(operator, pending(), stop.clone()));
-        synced.wait_for(|synced| *synced).await.unwrap();
+        let standby = OperatorHandle::stand_by(&testbed, window.clone()).await;
         let board = board(&window);
         board.renew().await;
         let view = view(&board).await;
         assert_eq!((&view["leads"], &view["totals"]["nodes"]), (&false.into(), &0.into()));
         assert_eq!(view["log"].as_array().unwrap().len(), 0, "{view:#}");
-        stop.cancel();
-        standby.await.unwrap().unwrap();
+        standby.stop().await.unwrap().unwrap();
     })
     .unwrap();
 }

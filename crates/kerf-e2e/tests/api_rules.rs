@@ -15,6 +15,8 @@ mod constraints;
 mod ec2_node_class;
 #[path = "api_rules/ec2_node_class_parts.rs"]
 mod ec2_node_class_parts;
+#[path = "api_rules/submission.rs"]
+mod submission;
 
 use std::collections::BTreeSet;
 
@@ -23,9 +25,7 @@ use kerf_control_plane::ControlPlane;
 use kerf_e2e::{eventually, shared_api_server};
 use kube::{
     Api, Client,
-    api::{
-        ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
-    },
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -33,6 +33,7 @@ use tokio::sync::OnceCell;
 use case::{Case, Kind, base, crds};
 use cases::cases;
 use constraints::{Constraint, constraints};
+use submission::{parsed, wrong_answer};
 
 #[test]
 fn every_constraint_has_a_case() {
@@ -53,7 +54,7 @@ async fn every_constraint_is_enforced() {
     }
     let mut wrong = Vec::new();
     for case in cases() {
-        wrong.extend(server.check(&case).await);
+        wrong.extend(wrong_answer(&server.client, &case).await);
     }
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases().len(), wrong.join("\n"));
 }
@@ -256,14 +257,12 @@ impl Server {
     }
 
     fn objects(&self, kind: Kind) -> Api<DynamicObject> {
-        let (group, version) = kind.group_version();
-        let kind = GroupVersionKind::gvk(group, version, kind.name());
-        Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind))
+        submission::objects(&self.client, kind)
     }
 
     async fn create(&self, kind: Kind, object: &Value) -> Value {
-        let object = serde_json::from_value(object.clone()).unwrap();
-        let created = self.objects(kind).create(&PostParams::default(), &object).await.unwrap();
+        let created = self.objects(kind).create(&PostParams::default(), &parsed(object)).await;
+        let created = created.unwrap();
         serde_json::to_value(created).unwrap()
     }
 
@@ -273,52 +272,6 @@ impl Server {
         let output = self.cluster.kubectl(&arguments).await.unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-    }
-
-    /// What is wrong with the answers to a case.
-    async fn check(&self, case: &Case) -> Option<String> {
-        let shown = |object: &Value| object.pointer(&case.at).cloned().unwrap_or_default();
-        let wrong = |what: String| Some(format!("{:?}: {what}", case.constraint()));
-        if let Err(error) = self.submit(case, &case.good).await {
-            return wrong(format!("refused {} with {error}", shown(&case.good)));
-        }
-        let status = match self.submit(case, &case.bad).await {
-            Ok(()) => return wrong(format!("accepted {}", shown(&case.bad))),
-            Err(kube::Error::Api(status)) => status,
-            Err(error) => return wrong(error.to_string()),
-        };
-        let (field, message) = (case.field(), &case.message);
-        let causes = status.details.map(|details| details.causes).unwrap_or_default();
-        if causes.iter().any(|cause| cause.field == field && cause.message.contains(message)) {
-            return None;
-        }
-        wrong(format!("refused {} with {causes:#?} and not {field} {message:?}", shown(&case.bad)))
-    }
-
-    /// Sends the object without having it stored: as a new one, as a new status, or as a change of
-    /// an old one.
-    async fn submit(&self, case: &Case, object: &Value) -> Result<(), kube::Error> {
-        let objects = self.objects(case.kind);
-        let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let parsed =
-            |object: &Value| serde_json::from_value::<DynamicObject>(object.clone()).unwrap();
-        if let Some(old) = &case.old {
-            let name = format!("old-{}", case.number);
-            let mut old = old.clone();
-            old["metadata"]["name"] = json!(name);
-            if objects.get_opt(&name).await?.is_none() {
-                objects.create(&PostParams::default(), &parsed(&old)).await?;
-            }
-            let mut new = parsed(object);
-            new.metadata = objects.get(&name).await?.metadata;
-            return objects.replace(&name, &dry, &new).await.map(drop);
-        }
-        if case.at.starts_with("/status") {
-            let mut new = parsed(object);
-            new.metadata = objects.get("base").await?.metadata;
-            return objects.replace_status("base", &dry, &new).await.map(drop);
-        }
-        objects.create(&dry, &parsed(object)).await.map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operator of a cluster that is in the same process, as the binary would run it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::pending, sync::Arc};
 
 use kerf_controllers::{
     Operator, Settings,
@@ -11,7 +11,7 @@ use kerf_model::InstanceType;
 use kerf_provider::CloudProvider;
 use kerf_provider_kwok::KwokProvider;
 use kerf_runtime::{Clock, Fence, Metrics};
-use kerf_testbed::{CloudFaults, Faults, FaultyCloud};
+use kerf_testbed::{CloudFaults, Faults, FaultyCloud, Testbed};
 use kube::Client;
 use tokio::{
     sync::watch,
@@ -83,6 +83,27 @@ impl OperatorHandle {
         let mut synced = operator.ready.subscribe();
         let running = tokio::spawn(operate(operator, stop.clone()));
         // An operator that ends before it is ready is noticed by whoever waits for what it should have done.
+        let _ = synced.wait_for(|synced| *synced).await;
+        Self { stop, running, provider, metrics }
+    }
+
+    /// Starts an operator that never leads, and waits until it knows the cluster: it looks, and changes nothing.
+    pub async fn stand_by(testbed: &Testbed, window: Window) -> Self {
+        let (stop, metrics) = (CancellationToken::new(), Metrics::default());
+        let terms = Terms {
+            clock: testbed.clock().clone(),
+            settings: Settings::default(),
+            instance_types: kerf_provider_kwok::generated(),
+            provider: Connect::default(),
+            cloud: CloudFaults::seeded(testbed.seed()),
+            timing: Timing::in_process(),
+            window,
+            seed: testbed.seed(),
+        };
+        let (operator, provider) = hire(testbed.client(), terms, &metrics);
+        let operator = Operator { fence: Fence::closed(operator.clock.clone()), ..operator };
+        let mut synced = operator.ready.subscribe();
+        let running = tokio::spawn(operator::run(operator, pending(), stop.clone()));
         let _ = synced.wait_for(|synced| *synced).await;
         Self { stop, running, provider, metrics }
     }

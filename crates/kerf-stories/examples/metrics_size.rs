@@ -20,9 +20,9 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{NodeClaim, NodePool};
-use kerf_controllers::{Operator, Settings, operator, window::Window};
-use kerf_provider_kwok::{self as kwok, KwokProvider};
-use kerf_runtime::{Fence, Metrics};
+use kerf_controllers::window::Window;
+use kerf_runtime::Metrics;
+use kerf_simulation::OperatorHandle;
 use kerf_stories::{
     build,
     series::{Objects, sizes},
@@ -35,8 +35,6 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 #[global_allocator]
 static MEMORY: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -56,31 +54,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn run(nodes: usize, pods: usize) -> Result<(), Box<dyn Error>> {
     let testbed = Testbed::builder().start()?;
     let objects = fill(&testbed.client(), nodes, pods).await?;
-    let (metrics, stop) = (Metrics::default(), CancellationToken::new());
-    let (ready, mut is_ready) = watch::channel(false);
-    let operator = Operator {
-        provider: Arc::new(KwokProvider::new(testbed.client(), kwok::generated())),
-        settings: Settings::default(),
-        client: testbed.client(),
-        clock: testbed.clock().clone(),
-        fence: Fence::closed(testbed.clock().clone()),
-        metrics: metrics.clone(),
-        ready,
-        freshness: operator::Freshness::default(),
-        window: Window::default(),
-        timing: operator::Timing::in_process(),
-        seed: testbed.seed(),
-    };
-    let running = tokio::spawn(operator::run(operator, std::future::pending(), stop.clone()));
-    is_ready.wait_for(|ready| *ready).await?;
+    let standby = OperatorHandle::stand_by(&testbed, Window::default()).await;
+    let metrics = standby.metrics.clone();
 
     println!("{nodes} nodes, {pods} pods");
     compare(&objects, &metrics.text());
     let (took, peak) = memory_of_a_scrape(&metrics);
     println!("a scrape takes {took:.2?} and {:.1} MB of memory at most", megabytes(peak));
     delays(&testbed.client(), &metrics).await?;
-    stop.cancel();
-    Ok(running.await??)
+    Ok(standby.stop().await??)
 }
 
 /// Every object as it is in a cluster at rest.

@@ -94,6 +94,16 @@ fn output(formats: &'static [&'static str], help: &'static str) -> Arg {
         .help(help)
 }
 
+/// Where the report goes as a page.
+#[cfg(feature = "simulate")]
+fn html() -> Arg {
+    Arg::new("html")
+        .long("html")
+        .value_name("PATH")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("Also write the report with plots to this file; it needs nothing but a browser")
+}
+
 /// Where pictures of the terminal are written as SVG. For our own documents, so that nobody else has to read about it.
 fn pictures() -> Arg {
     Arg::new("pictures")

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use crate::Output;
 use crate::cache::cache;
 use crate::cargo::{cargo, workspace};
 use crate::control_plane;
@@ -27,12 +28,6 @@ pub(crate) struct Comparing {
     burst: Option<usize>,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 pub(crate) fn run(comparing: &Comparing) -> Result<()> {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::attack::Output;
+use crate::Output;
 use crate::cargo::cargo;
 
 #[derive(Args)]

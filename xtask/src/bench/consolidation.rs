@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::problem::{Filling, Problem};
 use super::side::{Pass, Patience, Side};
-use super::{Comparing, Output, load, write};
+use super::{Comparing, load, write};
+use crate::Output;
 
 /// Upstream looks at each node in the light of all the others, so its time grows with the square of their number:
 /// past this it is not asked.

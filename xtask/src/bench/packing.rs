@@ -20,8 +20,9 @@ use tempfile::NamedTempFile;
 use self::market::{BARGAINS, Market, Terms};
 use self::pods::{Deployment, Mix, read_trace, sorts};
 use self::report::{Case, Outcome, heading};
+use super::load;
 use super::side::{Patience, Run, Side};
-use super::{Output, load};
+use crate::Output;
 
 /// Each case is drawn as often as there are seeds, with other pods and other spot prices each time. Its plans are compared with a
 /// lower bound that no plan can be below; the gap to it is what is lost at most.

@@ -117,13 +117,7 @@ pub(super) fn command() -> clap::Command {
                 .args_override_self(true)
                 .args(replay_arguments())
                 .arg(super::output(&["table", "json", "yaml"], "How to print the report"))
-                .arg(
-                    Arg::new("html")
-                        .long("html")
-                        .value_name("PATH")
-                        .value_parser(value_parser!(PathBuf))
-                        .help("Also write the report with plots to this file; it needs nothing but a browser"),
-                ),
+                .arg(super::html()),
         )
 }
 

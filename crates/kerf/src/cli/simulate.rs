@@ -136,13 +136,7 @@ pub(super) fn command() -> clap::Command {
                 .help("Print the instance types of the snapshot's nodes with the prices that are used, ready to edit, and end"),
         )
         .arg(super::output(&["table", "json", "yaml"], "How to print the report"))
-        .arg(
-            Arg::new("html")
-                .long("html")
-                .value_name("PATH")
-                .value_parser(value_parser!(PathBuf))
-                .help("Also write a report with plots to this file; it needs nothing but a browser"),
-        )
+        .arg(super::html())
         .args(provider_arguments())
 }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kerf_api::annotations::{DO_NOT_DISRUPT, POD_DELETION_COST};
+use kerf_api::annotations::{DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST};
 use kerf_model::disruption::{Cost, DoNotDisrupt, NodeDisruption, PodDisruption};
 use kube_core::ResourceExt;
 
@@ -44,15 +44,13 @@ fn do_not_disrupt(pod: &Pod) -> DoNotDisrupt {
 
 /// One, and more or less by what the pod's annotation and its priority say.
 pub(crate) fn eviction_cost(pod: &Pod) -> Cost {
-    let annotation = pod.annotations().get(POD_DELETION_COST);
-    let written: Option<f64> = annotation.and_then(|text| text.parse().ok());
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "float casts saturate, and what follows is cut to ten"
-    )]
-    let deletion = written.filter(|cost| cost.is_finite()).map_or(0, |cost| cost.round() as i64);
+    let annotations = pod.annotations();
+    // What cannot be read counts as nothing, and lets no other annotation speak for it.
+    let annotation =
+        annotations.get(DISRUPTION_COST).or_else(|| annotations.get(POD_DELETION_COST));
+    let written: Option<i32> = annotation.and_then(|text| text.parse().ok());
     let priority = pod.spec.as_ref().and_then(|spec| spec.priority).map_or(0, i64::from);
-    let cost = Cost::ONE.0.saturating_add(deletion).saturating_add(priority * 4);
+    let cost = Cost::ONE.0 + written.map_or(0, i64::from) + priority * 4;
     Cost(cost.clamp(-Cost::MOST.0, Cost::MOST.0))
 }
 
@@ -69,31 +67,38 @@ mod tests {
     }
 
     #[test]
-    fn eviction_costs_follow_priority_and_deletion_cost() {
+    fn eviction_costs_follow_priority_and_annotations() {
         let one = Cost::ONE.0;
-        let check = |priority: Option<i32>, deletion_cost: Option<&str>, expect: i64| {
-            let annotations = deletion_cost.map(|cost| json!({POD_DELETION_COST: cost}));
+        let check = |priority: Option<i32>, annotations: Value, expect: i64| {
             let pod = pod(&json!({
                 "metadata": {"annotations": annotations},
                 "spec": {"priority": priority, "containers": []},
             }));
-            assert_eq!(eviction_cost(&pod), Cost(expect), "{priority:?} {deletion_cost:?}");
+            assert_eq!(eviction_cost(&pod), Cost(expect), "{priority:?} {annotations}");
         };
-        check(None, None, one);
-        check(Some(0), None, one);
-        check(Some(1 << 25), None, 2 * one);
-        check(Some(-(1 << 25)), None, 0);
-        check(Some(1), None, one + 4);
-        check(Some(2_000_000_000), None, 10 * one);
-        check(Some(i32::MIN), None, -10 * one);
-        check(None, Some("134217728"), 2 * one);
-        check(None, Some("-134217728"), 0);
-        check(None, Some("2147483647"), 10 * one);
-        check(None, Some("-1"), one - 1);
-        check(None, Some("soon"), one);
-        check(None, Some("NaN"), one);
-        check(None, Some("inf"), one);
-        check(Some(1 << 25), Some("-134217728"), one);
+        let none = || json!({});
+        check(None, none(), one);
+        check(Some(0), none(), one);
+        check(Some(1 << 25), none(), 2 * one);
+        check(Some(-(1 << 25)), none(), 0);
+        check(Some(1), none(), one + 4);
+        check(Some(2_000_000_000), none(), 10 * one);
+        check(Some(i32::MIN), none(), -10 * one);
+        let cost = |text: &str| json!({POD_DELETION_COST: text});
+        check(None, cost("134217728"), 2 * one);
+        check(None, cost("-134217728"), 0);
+        check(None, cost("2147483647"), 10 * one);
+        check(None, cost("-1"), one - 1);
+        check(None, cost("+1"), one + 1);
+        check(Some(1 << 25), cost("-134217728"), one);
+        for not_a_number in ["soon", "NaN", "inf", "", "1.5", "1e3", "0x10", "2147483648"] {
+            check(None, cost(not_a_number), one);
+        }
+        let both = |own: &str| json!({DISRUPTION_COST: own, POD_DELETION_COST: "134217728"});
+        check(None, json!({DISRUPTION_COST: "134217728"}), 2 * one);
+        check(None, both("-134217728"), 0);
+        check(None, both("0"), one);
+        check(None, both("soon"), one);
     }
 
     #[test]

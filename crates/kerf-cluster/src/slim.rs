@@ -8,14 +8,17 @@ use k8s_openapi::api::{
         Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec, ReplicationController, Volume,
     },
 };
-use kerf_api::annotations::{DO_NOT_DISRUPT, POD_DELETION_COST};
+use kerf_api::annotations::{DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST};
+
+/// Annotations that Kerf reads.
+const ANNOTATIONS: [&str; 3] = [DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST];
 
 /// Conditions that Kerf reads.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "PodResizePending"];
 
 pub(crate) fn pod(pod: &mut Pod) {
     if let Some(annotations) = &mut pod.metadata.annotations {
-        annotations.retain(|key, _| key == DO_NOT_DISRUPT || key == POD_DELETION_COST);
+        annotations.retain(|key, _| ANNOTATIONS.contains(&key.as_str()));
         if annotations.is_empty() {
             pod.metadata.annotations = None;
         }
@@ -196,6 +199,7 @@ mod tests {
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"},
             ]}}),
             json!({"/metadata/annotations": {DO_NOT_DISRUPT: "2h", POD_DELETION_COST: "7"}}),
+            json!({"/metadata/annotations": {DISRUPTION_COST: "8", POD_DELETION_COST: "7"}}),
             json!({"/spec/containers/0/ports": [
                 {"containerPort": 1}, {"containerPort": 2, "hostPort": 2},
             ]}),

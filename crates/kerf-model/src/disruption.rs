@@ -109,7 +109,7 @@ pub enum Consolidatable {
 
 /// What it costs to move a pod, exact: 1 for an ordinary one, more or less by its priority and its deletion cost.
 ///
-/// The unit is 2^-27, in which the annotation `pod-deletion-cost` counts; priorities count in 2^-25.
+/// The unit is 2^-27, in which the annotations `disruption-cost` and `pod-deletion-cost` count; priorities count in 2^-25.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub i64);
 

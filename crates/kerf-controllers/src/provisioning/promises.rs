@@ -28,6 +28,11 @@ impl Promises {
         self.promises().get(claim).map(Vec::len)
     }
 
+    /// The pods the claim was created for, as far as is known.
+    pub(crate) fn of(&self, claim: &str) -> Vec<Key> {
+        self.promises().get(claim).cloned().unwrap_or_default()
+    }
+
     /// Forgets claims that are launched or gone; the pods of the others.
     pub(super) fn outstanding(&self, context: &Context) -> BTreeSet<Key> {
         let cluster = context.index.read();

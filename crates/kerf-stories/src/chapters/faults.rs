@@ -24,10 +24,13 @@ use crate::{World, build};
 pub async fn a_launch_that_finds_no_capacity_is_planned_anew(world: World) {
     with_pool(&world, &json!({})).await;
     world.cloud().on_next(2, CloudFault::InsufficientCapacity);
-    world.create(build::pod("a", &json!({}))).await;
+    let pod = world.create(build::pod("a", &json!({}))).await;
     world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.until("the node is ready", one_ready_node).await;
     told(&world, "InsufficientCapacityError").await;
+    let why = super::told(&world, "InsufficientCapacityError", &pod).await;
+    let why = why.unwrap_or_else(|error| panic!("the pod says nothing: {error}"));
+    assert!(why.contains(" nominated for this pod failed to launch: "), "{why}");
 }
 
 pub async fn an_offering_that_is_sold_out_is_passed_over(world: World) {

@@ -10,6 +10,7 @@ use kerf_api::{
     conditions::{Conditioned, LAUNCHED},
     labels,
 };
+use kerf_cluster::pods;
 use kerf_provider::{Launched, ProviderError};
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
@@ -26,8 +27,10 @@ use crate::{
     metrics::Cause,
 };
 
-/// Error texts go into conditions and events, where pages of them do not help.
-const LONGEST_MESSAGE: usize = 300;
+/// Error texts go into conditions, where pages of them do not help.
+const LONGEST_CONDITION: usize = 300;
+/// What the API server takes of an event.
+const LONGEST_EVENT: usize = 1024;
 
 /// What the launches of this process leave to each other.
 #[derive(Debug, Default)]
@@ -149,13 +152,15 @@ fn note(context: &Context, claim: &mut NodeClaim, launched: Launched) {
 async fn fail(context: &Context, claim: &mut NodeClaim, error: ProviderError) -> Result<Step> {
     let text = error.to_string();
     let tell = |claim: &NodeClaim, reason: &'static str| {
-        let message = format!("NodeClaim {} event: {}", claim.name_any(), shortened(&text));
+        let message = format!("NodeClaim {} event: {text}", claim.name_any());
+        let message = shortened(&message, LONGEST_EVENT);
         context.recorder.record(Notice::about(claim, Severity::Warning, reason, message));
     };
     match verdict(&error) {
         Verdict::GiveUp { cause, event } => {
             if let Some(reason) = event {
                 tell(claim, reason);
+                tell_pods(context, claim, reason, &text);
             }
             give_up(context, claim, &error, cause).await
         }
@@ -163,7 +168,7 @@ async fn fail(context: &Context, claim: &mut NodeClaim, error: ProviderError) ->
             if let Some(reason) = event {
                 tell(claim, reason);
             }
-            let message = shortened(message.unwrap_or(&text));
+            let message = shortened(message.unwrap_or(&text), LONGEST_CONDITION);
             claim.condition_set(context.now()).set_unknown_because(LAUNCHED, reason, &message);
             match when {
                 When::After(after) | When::AllAfter(after) => Ok(Step::Again(after)),
@@ -173,6 +178,20 @@ async fn fail(context: &Context, claim: &mut NodeClaim, error: ProviderError) ->
                 }
             }
         }
+    }
+}
+
+/// Who looks at a pod that waits learns here why its node does not come.
+fn tell_pods(context: &Context, claim: &NodeClaim, reason: &'static str, error: &str) {
+    let name = claim.name_any();
+    let message = format!("NodeClaim {name} nominated for this pod failed to launch: {error}");
+    let message = shortened(&message, LONGEST_EVENT);
+    let cluster = context.index.read();
+    let promised = context.promises.of(&name);
+    let promised = promised.iter().filter_map(|pod| cluster.pods().get(pod));
+    for pod in promised.filter(|pod| !pods::is_scheduled(pod) && pods::is_active(pod)) {
+        let notice = Notice::about(&**pod, Severity::Warning, reason, message.clone());
+        context.recorder.record(notice.sparingly());
     }
 }
 
@@ -218,12 +237,15 @@ fn take_over(claim: &mut NodeClaim, launched: Launched) {
     status.allocatable = launched.allocatable;
 }
 
-fn shortened(message: &str) -> String {
-    if message.len() < LONGEST_MESSAGE {
+/// Cut to so many bytes, between characters; that it was cut shows.
+fn shortened(message: &str, longest: usize) -> String {
+    const CUT: &str = "...";
+    if message.len() <= longest {
         return message.to_owned();
     }
-    let end = (0..=LONGEST_MESSAGE).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}...", &message[..end])
+    let room = longest.saturating_sub(CUT.len());
+    let end = (0..=room).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{CUT}", &message[..end])
 }
 
 #[cfg(test)]
@@ -254,9 +276,14 @@ mod tests {
 
     #[test]
     fn long_messages_are_cut_between_characters() {
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened(&"x".repeat(300)), format!("{}...", "x".repeat(300)));
-        assert_eq!(shortened(&"é".repeat(200)), format!("{}...", "é".repeat(150)));
-        assert_eq!(shortened(&format!("x{}", "é".repeat(200))), format!("x{}...", "é".repeat(149)));
+        for (message, expected) in [
+            ("short".to_owned(), "short".to_owned()),
+            ("x".repeat(10), "x".repeat(10)),
+            ("x".repeat(11), format!("{}...", "x".repeat(7))),
+            ("é".repeat(6), format!("{}...", "é".repeat(3))),
+            (format!("x{}", "é".repeat(5)), format!("x{}...", "é".repeat(3))),
+        ] {
+            assert_eq!(shortened(&message, 10), expected);
+        }
     }
 }

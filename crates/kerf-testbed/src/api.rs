@@ -143,17 +143,19 @@ impl Api {
         let resource = state.resources.find(&call.group, &call.version, &call.plural).cloned();
         let resource = resource.ok_or_else(|| state.no_such(&call.group))?;
         let accept = request.header(&header::ACCEPT);
+        let object = || write::object_of(&resource, call, body);
+        let options = || delete::Options::parse(call, body);
         match (call.verb, call.subresource.as_str()) {
             (Verb::Watch, _) => state.watch(&resource, call, self, accept),
             (Verb::List, _) => state.list(&resource, call, accept),
             (Verb::Get, "" | "status") => state.get(&resource, call, accept),
-            (Verb::Create, "") => state.create(&resource, call, body),
-            (Verb::Update, "" | "status" | "finalize") => state.replace(&resource, call, body),
+            (Verb::Create, "") => state.create(&resource, call, object()?),
+            (Verb::Update, "" | "status" | "finalize") => state.replace(&resource, call, object()?),
             (Verb::Patch, "" | "status") => {
                 state.patch(&resource, call, request.header(&header::CONTENT_TYPE), body)
             }
-            (Verb::Delete, "") => state.delete(&resource, call, body),
-            (Verb::DeleteCollection, "") => state.delete_collection(&resource, call, body),
+            (Verb::Delete, "") => state.delete(&resource, call, &options()?),
+            (Verb::DeleteCollection, "") => state.delete_collection(&resource, call, &options()?),
             _ => state.subresource(&resource, call, request.header(&header::CONTENT_TYPE), body),
         }
     }

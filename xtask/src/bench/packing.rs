@@ -20,8 +20,8 @@ use tempfile::NamedTempFile;
 use self::market::{BARGAINS, Market, Terms};
 use self::pods::{Deployment, Mix, read_trace, sorts};
 use self::report::{Case, Outcome, heading};
-use super::load;
 use super::side::{Patience, Run, Side};
+use super::{Comparing, load};
 use crate::Output;
 
 /// Each case is drawn as often as there are seeds, with other pods and other spot prices each time. Its plans are compared with a
@@ -40,15 +40,8 @@ Reading the table: a gap of 5 % says that the plan costs 5 % more than the bound
 between, so a gap is an upper limit of what could be saved. `pods` in the column `bound` means that pods are kept whole (the better
 bound), `shares` that pods and machines may both be cut.")]
 pub(crate) struct Packing {
-    /// 100 pods of each kind, three seeds: a minute or two instead of many
-    #[arg(long)]
-    quick: bool,
-    /// Only the cases with this in their name, such as spot, openb, -1000- or wide-100-on-demand
-    #[arg(long, value_name = "PART")]
-    only: Option<String>,
-    /// Leave upstream out; Go is not needed then
-    #[arg(long)]
-    kerf_only: bool,
+    #[command(flatten)]
+    comparing: Comparing,
     /// How often each case is drawn; 10 if not given, 3 with --quick
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
@@ -61,11 +54,6 @@ pub(crate) struct Packing {
     /// A list of pods to draw from: comma-separated, with the columns `cpu_milli` and `memory_mib`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Seconds that a side gets for one plan
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    timeout: u64,
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
 }
 
 /// Pods of one kind, and what can be bought for them.
@@ -79,12 +67,12 @@ struct Setting {
 
 pub(super) fn run(arguments: &Packing) -> Result<()> {
     let trace = arguments.trace.as_deref().map(read_trace).transpose()?.unwrap_or_default();
-    let part = arguments.only.as_deref().unwrap_or_default();
-    let mut settings = settings(arguments.quick, !trace.is_empty());
+    let comparing = &arguments.comparing;
+    let part = comparing.only.as_deref().unwrap_or_default();
+    let mut settings = settings(comparing.quick, !trace.is_empty());
     settings.retain(|setting| setting.name.contains(part));
     ensure!(!settings.is_empty(), "no case has {part:?} in its name");
-    let kerf = Side::kerf()?;
-    let upstream = if arguments.kerf_only { None } else { Some(Side::upstream()?) };
+    let (kerf, upstream) = comparing.sides()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let types = Market::new(Terms::OnDemand, 0)?.types();
     let load = load().map_or("unknown".to_owned(), |load| load.to_string());
@@ -97,7 +85,7 @@ pub(super) fn run(arguments: &Packing) -> Result<()> {
         eprintln!(" {}", case.in_short());
         cases.push(case);
     }
-    match arguments.output {
+    match comparing.output {
         Output::Json => {
             let cases: Vec<_> = cases.iter().map(Case::to_json).collect();
             let budget = arguments.budget;
@@ -148,7 +136,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn case(&self, setting: &Setting) -> Result<Case> {
-        let seeds = self.arguments.seeds.unwrap_or(if self.arguments.quick { 3 } else { 10 });
+        let seeds =
+            self.arguments.seeds.unwrap_or(if self.arguments.comparing.quick { 3 } else { 10 });
         let mut outcomes = Vec::new();
         for seed in 1..=seeds {
             let outcome = self.outcome(setting, seed);
@@ -165,7 +154,7 @@ impl Bench<'_> {
             market = market.without_bargains();
         }
         let file = write(&market, &deployments)?;
-        let timeout = Duration::from_secs(self.arguments.timeout);
+        let timeout = Duration::from_secs(self.arguments.comparing.timeout);
         let patience = Patience { runs: 3, enough: timeout, timeout };
         let today = middle(&self.kerf.pack(file.path(), 0, patience)?);
         let packed = middle(&self.kerf.pack(file.path(), self.arguments.budget, patience)?);
@@ -174,7 +163,7 @@ impl Bench<'_> {
             .upstream
             .as_ref()
             .map(|side| side.schedule(file.path(), super::problem::Preferences::Respect, patience));
-        let late = || format!("Kerf did not finish in {} s", self.arguments.timeout);
+        let late = || format!("Kerf did not finish in {} s", self.arguments.comparing.timeout);
         Ok(Outcome {
             seed,
             bound: bound(&market, &deployments, self.arguments.rounds)?,

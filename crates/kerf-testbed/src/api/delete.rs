@@ -44,7 +44,7 @@ impl Options {
         self.resource_version = None;
     }
 
-    fn parse(call: &Call, body: &[u8]) -> Result<Self, ApiError> {
+    pub(super) fn parse(call: &Call, body: &[u8]) -> Result<Self, ApiError> {
         let mut options = if body.is_empty() {
             Self::default()
         } else {
@@ -90,11 +90,9 @@ impl State {
         &mut self,
         resource: &Arc<Resource>,
         call: &Call,
-        body: &[u8],
+        options: &Options,
     ) -> Result<Answer, ApiError> {
-        let options = Options::parse(call, body)?;
-        let written = self.delete_one(resource, call, &options)?;
-        Ok(match written {
+        Ok(match self.delete_one(resource, call, options)? {
             Written::Removed(object) if !resource.returned_on_delete => {
                 Answer::Value(StatusCode::OK, success(resource, &object.value))
             }
@@ -108,13 +106,12 @@ impl State {
         &mut self,
         resource: &Arc<Resource>,
         call: &Call,
-        body: &[u8],
+        options: &Options,
     ) -> Result<Answer, ApiError> {
-        let options = Options::parse(call, body)?;
         let mut deleted = Vec::new();
         for (namespace, name) in read::selected(self, resource, call)? {
             let one = Call { namespace, name, ..call.clone() };
-            deleted.push(self.delete_one(resource, &one, &options)?.into_object());
+            deleted.push(self.delete_one(resource, &one, options)?.into_object());
         }
         let metadata = json!({ "resourceVersion": self.store.revision().to_string() });
         Ok(read::render_list(

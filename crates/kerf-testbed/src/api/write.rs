@@ -52,15 +52,20 @@ impl Written {
     }
 }
 
+/// What a client sends to be stored, in the namespace that it sends it to.
+pub(super) fn object_of(resource: &Resource, call: &Call, body: &[u8]) -> Result<Value, ApiError> {
+    let mut value = parse_object(resource, body)?;
+    adopt_namespace(resource, call, &mut value)?;
+    Ok(value)
+}
+
 impl State {
     pub(super) fn create(
         &mut self,
         resource: &Arc<Resource>,
         call: &Call,
-        body: &[u8],
+        value: Value,
     ) -> Result<Answer, ApiError> {
-        let mut value = parse_object(resource, body)?;
-        adopt_namespace(resource, call, &mut value)?;
         let object = self.insert(resource, value, None, call)?;
         Ok(Answer::Object(StatusCode::CREATED, resource.clone(), object))
     }
@@ -166,10 +171,8 @@ impl State {
         &mut self,
         resource: &Arc<Resource>,
         call: &Call,
-        body: &[u8],
+        mut value: Value,
     ) -> Result<Answer, ApiError> {
-        let mut value = parse_object(resource, body)?;
-        adopt_namespace(resource, call, &mut value)?;
         let name = meta::name(&value);
         if name.is_empty() {
             meta::set(&mut value, "name", call.name.clone());

@@ -225,10 +225,14 @@ impl Algebra {
     }
 
     /// The value, where the rule allows exactly one.
-    pub(crate) fn only_value(&self, rule: Rule) -> Option<Value> {
+    pub(crate) fn only_value(&mut self, rule: Rule) -> Option<Value> {
         let key = self.rule_keys[rule.0 as usize];
         let only = self.requirement(rule).only_value()?;
-        self.values[key.0 as usize].get_index_of(only).map(Value::from_index)
+        if let Some(known) = self.values[key.0 as usize].get_index_of(only) {
+            return Some(Value::from_index(known));
+        }
+        let only = only.to_owned();
+        Some(self.value(key, &only))
     }
 
     pub(crate) fn entries(&self, set: SetId) -> &[(Key, Rule)] {

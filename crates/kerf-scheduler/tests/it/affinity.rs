@@ -233,6 +233,17 @@ fn replicas_that_can_go_anywhere_leave_zones_to_those_that_cannot() {
     }
 }
 
+/// Of a label that neither a node nor an instance type has: a pod names the value, and its node gets it.
+#[test]
+fn a_domain_that_only_a_pod_names_counts() {
+    let any_room = Pool { requirements: requirements("room Exists"), ..roomy() };
+    let first = pod("first").labels("app=web").selector("room=green").requests("cpu=2");
+    let beside = pod("beside").affinity("room", "app=web").requests("cpu=1");
+    let plan = plan(&cluster(vec![any_room], vec![first.build(), beside.build()]));
+    assert!(plan.failures.is_empty(), "{}", refusal(&plan, "beside"));
+    assert_eq!(claim_of(&plan, "beside"), claim_of(&plan, "first"));
+}
+
 #[test]
 fn affinity_to_nothing_waits() {
     let plan = plan(&cluster(vec![roomy()], replicas(3, &pod("web").affinity(ZONE, "app=nobody"))));

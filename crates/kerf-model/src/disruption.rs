@@ -145,6 +145,18 @@ impl From<&NodeClaim> for NodeDisruption {
 }
 
 impl PodDisruption {
+    /// What is ordinary for a pod that may move.
+    pub fn movable() -> Self {
+        Self {
+            reschedulable: true,
+            counted: true,
+            active: true,
+            evictable: true,
+            eviction_cost: Cost::ONE,
+            ..Self::default()
+        }
+    }
+
     /// Whether the pod's own annotation keeps it where it is.
     pub fn is_protected(&self, now: Timestamp) -> bool {
         self.active && self.do_not_disrupt.holds(now)

@@ -198,6 +198,19 @@ impl Pod {
     }
 }
 
+/// The terms of an affinity or of an anti-affinity: the API has a type for each, with the same fields.
+macro_rules! pod_terms {
+    ($affinity:expr, $labels:expr) => {
+        PodTerms::from_api(
+            $affinity
+                .and_then(|it| it.required_during_scheduling_ignored_during_execution.as_deref()),
+            $affinity
+                .and_then(|it| it.preferred_during_scheduling_ignored_during_execution.as_deref()),
+            $labels,
+        )
+    };
+}
+
 impl Constraints {
     /// `labels` are the pod's, for `matchLabelKeys`.
     pub fn from_api(
@@ -242,24 +255,8 @@ impl Constraints {
                 .flatten()
                 .map(|constraint| SpreadConstraint::from_api(constraint, pod_labels, labels))
                 .collect(),
-            affinity: PodTerms::from_api(
-                pods.and_then(|pods| {
-                    pods.required_during_scheduling_ignored_during_execution.as_deref()
-                }),
-                pods.and_then(|pods| {
-                    pods.preferred_during_scheduling_ignored_during_execution.as_deref()
-                }),
-                labels,
-            ),
-            anti_affinity: PodTerms::from_api(
-                apart.and_then(|apart| {
-                    apart.required_during_scheduling_ignored_during_execution.as_deref()
-                }),
-                apart.and_then(|apart| {
-                    apart.preferred_during_scheduling_ignored_during_execution.as_deref()
-                }),
-                labels,
-            ),
+            affinity: pod_terms!(pods, labels),
+            anti_affinity: pod_terms!(apart, labels),
             host_ports: host_ports(spec),
         })
     }

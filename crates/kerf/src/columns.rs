@@ -16,17 +16,16 @@ pub(crate) fn section<const N: usize>(
     header: &[&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> String {
-    section_within(output::width(), title, header, rows)
+    section_within(output::width(), title, &with_header(header, rows))
 }
 
+/// The first of the rows is the header.
 fn section_within<const N: usize>(
     width: Option<usize>,
     title: &str,
-    header: &[&str; N],
-    rows: impl Iterator<Item = [String; N]>,
+    rows: &[[String; N]],
 ) -> String {
-    let rows = with_header(header, rows);
-    let widths = widths(&rows);
+    let widths = widths(rows);
     let before: usize = widths[..N - 1].iter().map(|width| width + GAP).sum::<usize>() + INDENT;
     let left = width.and_then(|width| width.checked_sub(before)).filter(|it| *it >= LEAST_TEXT);
     let mut text = format!("{title}\n");
@@ -53,18 +52,16 @@ pub(crate) fn figures<const N: usize>(
     header: &[&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> String {
-    figures_within(output::width(), title, header, rows)
+    figures_within(output::width(), title, &with_header(header, rows))
 }
 
 #[cfg(feature = "simulate")]
 fn figures_within<const N: usize>(
     width: Option<usize>,
     title: &str,
-    header: &[&str; N],
-    rows: impl Iterator<Item = [String; N]>,
+    rows: &[[String; N]],
 ) -> String {
-    let rows = with_header(header, rows);
-    let widths = widths(&rows);
+    let widths = widths(rows);
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut used = usize::MAX;
     for column in 1..N {
@@ -83,7 +80,7 @@ fn figures_within<const N: usize>(
         if number > 0 {
             text.push('\n');
         }
-        for row in &rows {
+        for row in rows {
             let mut line = format!("{:INDENT$}{:<2$}", "", row[0], widths[0]);
             for column in part {
                 let _ = write!(line, "{:>1$}", row[*column], GAP + widths[*column]);
@@ -153,7 +150,7 @@ mod tests {
         let table = |width| {
             let rows =
                 [["quiet".to_owned(), "a pod would have to move and has no place".to_owned()]];
-            section_within(width, "Nodes", &["NODE", "BECAUSE"], rows.into_iter())
+            section_within(width, "Nodes", &with_header(&["NODE", "BECAUSE"], rows.into_iter()))
         };
         let wide =
             "Nodes\n  NODE    BECAUSE\n  quiet   a pod would have to move and has no place\n";
@@ -172,7 +169,7 @@ mod tests {
         let table = |width| {
             let rows = [["parity", "12.50", "322"], ["kerf", "9.00", "65"]];
             let rows = rows.map(|row| row.map(str::to_owned)).into_iter();
-            figures_within(width, "Policies", &["POLICY", "COST", "EVICTED"], rows)
+            figures_within(width, "Policies", &with_header(&["POLICY", "COST", "EVICTED"], rows))
         };
         let wide = "Policies\n  POLICY    COST   EVICTED\n  parity   12.50       322\n  kerf      9.00        65\n";
         assert_eq!(table(None), wide);

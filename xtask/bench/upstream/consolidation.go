@@ -47,11 +47,7 @@ func (approveAll) Validate(_ context.Context, command disruption.Command, _ time
 func consolidate(file string, runs int) error {
 	// It would give up after three minutes, wherever it is by then.
 	disruption.SingleNodeConsolidationTimeoutDuration = 24 * time.Hour
-	problem, err := readProblem(file)
-	if err != nil {
-		return err
-	}
-	instanceTypes, err := catalogue(problem.InstanceTypes)
+	problem, instanceTypes, err := readWithTypes(file)
 	if err != nil {
 		return err
 	}

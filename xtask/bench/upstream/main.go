@@ -69,11 +69,7 @@ func run(file, task, runs string) error {
 }
 
 func scheduleAll(file string, ignorePreferences bool, count int) error {
-	problem, err := readProblem(file)
-	if err != nil {
-		return err
-	}
-	instanceTypes, err := catalogue(problem.InstanceTypes)
+	problem, instanceTypes, err := readWithTypes(file)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
 )
 
 // Problem is what both sides get to solve.
@@ -34,6 +35,16 @@ type Offering struct {
 	CapacityType string  `json:"capacityType"`
 	Zone         string  `json:"zone"`
 	Price        float64 `json:"price"`
+}
+
+// readWithTypes reads a problem, and finds upstream's own instance types for it.
+func readWithTypes(file string) (*Problem, []*cloudprovider.InstanceType, error) {
+	problem, err := readProblem(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	instanceTypes, err := catalogue(problem.InstanceTypes)
+	return problem, instanceTypes, err
 }
 
 // readProblem reads a file with one object per line.

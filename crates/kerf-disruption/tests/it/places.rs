@@ -8,7 +8,7 @@ use kerf_api::{Budget, ConsolidationPolicy, DurationOrNever};
 use kerf_disruption::{Command, Memory, Pass, Settings, pass};
 use kerf_model::churn::{ChurnControls, Fraction, GracePeriod, SavingsThreshold};
 use kerf_model::disruption::{
-    Cost, DoNotDisrupt, NodeDisruption, Obstacle, PodDisruption, PoolDisruption, StaticPool,
+    DoNotDisrupt, NodeDisruption, Obstacle, PodDisruption, PoolDisruption, StaticPool,
 };
 use kerf_model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ON_DEMAND, ZONE};
 use kerf_model::pdb::Pdb;
@@ -93,18 +93,6 @@ pub(crate) fn place(name: &str, cores: usize) -> Place {
         .label(CAPACITY_TYPE, ON_DEMAND)
 }
 
-/// What is ordinary for a pod that may move.
-pub(crate) fn movable() -> PodDisruption {
-    PodDisruption {
-        reschedulable: true,
-        counted: true,
-        active: true,
-        evictable: true,
-        eviction_cost: Cost::ONE,
-        ..PodDisruption::default()
-    }
-}
-
 impl Place {
     pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
         self.node.labels.insert(key.to_owned(), value.to_owned());
@@ -132,7 +120,7 @@ impl Place {
     }
 
     pub(crate) fn with(self, pod: &Pod) -> Self {
-        self.with_pod(pod, movable())
+        self.with_pod(pod, PodDisruption::movable())
     }
 
     pub(crate) fn with_pod(mut self, pod: &Pod, disruption: PodDisruption) -> Self {

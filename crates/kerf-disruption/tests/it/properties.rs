@@ -10,7 +10,7 @@ use kerf_scheduler::{Options, Origin, Plan, PodFailure, Refusal};
 
 use crate::build::ZONES;
 use crate::checker::violations;
-use crate::places::{ago, movable, now, pool as ordinary_pool, told};
+use crate::places::{ago, now, pool as ordinary_pool, told};
 use crate::random::{Dice, busy_snapshot};
 
 /// A random cluster whose nodes are of the pools' types, some of them drifted.
@@ -49,7 +49,7 @@ fn random_snapshot(seed: u64) -> Snapshot {
         for pod in &mut node.pods {
             let moves = !pod.is_daemon();
             Arc::make_mut(pod).disruption =
-                PodDisruption { reschedulable: moves, counted: moves, ..movable() };
+                PodDisruption { reschedulable: moves, counted: moves, ..PodDisruption::movable() };
         }
     }
     snapshot

@@ -10,7 +10,7 @@ use kerf_api::{Budget, ConsolidationPolicy};
 use kerf_disruption::{Memory, Method, Settings, pass};
 use kerf_model::Snapshot;
 use kerf_model::churn::{ChurnControls, Fraction, SavingsThreshold};
-use kerf_model::disruption::{Cost, NodeDisruption, PodDisruption, PoolDisruption};
+use kerf_model::disruption::{NodeDisruption, PodDisruption, PoolDisruption};
 use serde_json::json;
 use stats_alloc::Region;
 
@@ -80,14 +80,7 @@ fn quiet(mut snapshot: Snapshot) -> Result<Snapshot> {
             ..NodeDisruption::default()
         };
         for pod in &mut node.pods {
-            Arc::make_mut(pod).disruption = PodDisruption {
-                reschedulable: true,
-                counted: true,
-                active: true,
-                evictable: true,
-                eviction_cost: Cost::ONE,
-                ..PodDisruption::default()
-            };
+            Arc::make_mut(pod).disruption = PodDisruption::movable();
         }
     }
     Ok(Snapshot { now, ..snapshot })

@@ -36,7 +36,7 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Comparing {
-    /// Small cases only: some seconds instead of many minutes
+    /// Small cases only: a minute or two instead of many
     #[arg(long)]
     quick: bool,
     /// Only the cases with this in their name

@@ -72,7 +72,7 @@ impl Provider for Aws {
             Rule::new(GROUP, &[PLURAL], &["list", "watch", "patch"]),
             Rule::new(GROUP, &["ec2nodeclasses/status"], &["patch"]),
             Rule::new(GROUP, &[PLURAL], &["get"])
-                .rarely("a new list does not have an EC2NodeClass that was just written, or the watch that of a new NodeClaim"),
+                .rarely("a new list does not have an EC2NodeClass that was just written, or the watch has not brought the one of a new NodeClaim"),
             // The address of the cluster's DNS, for the kubelets of new nodes.
             Rule::new("", &["services"], &["get"])
                 .only(&["kube-dns"])

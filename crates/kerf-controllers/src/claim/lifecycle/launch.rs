@@ -27,9 +27,9 @@ use crate::{
     metrics::Cause,
 };
 
-/// Error texts go into conditions, where pages of them do not help.
-const LONGEST_CONDITION: usize = 300;
-/// What the API server takes of an event.
+/// Error texts go into conditions, where pages of them do not help: 300 bytes and the dots, as Karpenter's.
+const LONGEST_CONDITION: usize = 303;
+/// The same for events: what `events.k8s.io` takes.
 const LONGEST_EVENT: usize = 1024;
 
 /// What the launches of this process leave to each other.

@@ -38,7 +38,7 @@ pub(crate) struct Chaos {
     #[arg(long)]
     coverage: bool,
     /// The profile that it is built with
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "play")]
     profile: String,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,

@@ -16,7 +16,7 @@ pub(crate) struct Days {
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// The profile that they are built with
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "play")]
     profile: String,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,

@@ -58,6 +58,12 @@ pub enum Error {
     ContextInPod { context: String },
     #[error("cannot use the kubeconfig {paths}: {source}")]
     Kubeconfig { paths: String, source: Box<KubeconfigError> },
+    #[error(
+        "the kubeconfig {paths} sets insecure-skip-tls-verify, so that anybody on the way could pose as the cluster; Kerf does not \
+         connect without checking the certificate: remove that line and give the cluster's certificate authority \
+         (certificate-authority or certificate-authority-data)"
+    )]
+    Unverified { paths: String },
     #[error("cannot use the service account of this pod: {0}")]
     InCluster(#[source] Box<InClusterError>),
     #[error("cannot set up the connection to {url}: {source}")]
@@ -98,7 +104,12 @@ pub async fn config_of(target: &Target) -> Result<Config, Error> {
             }
             let context = target.context.clone();
             let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-            Config::from_custom_kubeconfig(merged, &options).await.map_err(failed)
+            let config = Config::from_custom_kubeconfig(merged, &options).await.map_err(failed)?;
+            // Who poses as the API server decides which machines are deleted, and what a plan is made of.
+            if config.accept_invalid_certs {
+                return Err(Error::Unverified { paths: join(&paths) });
+            }
+            Ok(config)
         }
     }
 }
@@ -375,6 +386,30 @@ mod tests {
             let expected = expected.map(|text: &str| text.as_bytes().to_vec());
             assert_eq!(of_kubeconfig(&kubeconfig(context)), expected, "{context}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_certificate_would_not_be_checked_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        std::fs::write(
+            &path,
+            "{current-context: a, contexts: [{name: a, context: {cluster: a, user: me}}, {name: b, context: {cluster: b, user: me}}], \
+             users: [{name: me, user: {}}], \
+             clusters: [{name: a, cluster: {server: 'https://a', insecure-skip-tls-verify: true}}, \
+             {name: b, cluster: {server: 'https://b', insecure-skip-tls-verify: false}}]}",
+        )
+        .unwrap();
+        let of = |context: Option<&str>| Target {
+            kubeconfig: Some(path.clone()),
+            context: context.map(str::to_owned),
+        };
+        for context in [None, Some("a")] {
+            let refused = config_of(&of(context)).await.unwrap_err();
+            assert!(matches!(refused, Error::Unverified { .. }), "{refused}");
+        }
+        // Only the cluster that is meant counts.
+        assert!(config_of(&of(Some("b"))).await.is_ok());
     }
 
     /// A budget's 429 is what the eviction queue waits for; behind a client that repeats it unseen, it never comes.

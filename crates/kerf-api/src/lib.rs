@@ -10,6 +10,7 @@
 #![allow(clippy::duplicated_attributes, reason = "printer columns may have the same type")]
 
 pub mod annotations;
+pub mod capacity_buffer;
 pub mod conditions;
 pub mod crd;
 pub mod decode;
@@ -28,6 +29,10 @@ mod setback;
 pub mod taints;
 pub mod validation;
 
+pub use capacity_buffer::{
+    CapacityBuffer, CapacityBufferSpec, CapacityBufferStatus, PodTemplateReference,
+    ScalableReference,
+};
 pub use crd::{CrdFile, WriteCrdError, crd_files, crds_without_provider, crds_yaml};
 pub use decode::{Decoded, Unreadable};
 pub use duration::{DurationOrNever, GoDuration};

@@ -4,6 +4,7 @@
 //! Pure values and their algebra. Conversions from the Kubernetes API sit at the edge (`from_api`, `From`);
 //! nothing in here knows a client, a task or a clock.
 
+pub mod buffer;
 pub mod catalogue;
 pub mod churn;
 pub mod cron;

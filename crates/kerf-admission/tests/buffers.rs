@@ -4,7 +4,7 @@ use kerf_admission::{CustomSchema, Definitions};
 use kerf_api::capacity_buffer::{ACTIVE_CAPACITY, definition};
 use serde_json::{Value, json};
 
-fn buffer(spec: Value) -> Value {
+fn buffer(spec: &Value) -> Value {
     json!({
         "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer",
         "metadata": {"name": "b", "namespace": "n"}, "spec": spec,
@@ -15,7 +15,7 @@ fn buffer(spec: Value) -> Value {
 fn buffers_refer_to_one_thing_and_say_how_much_of_it() {
     let definitions = Definitions::of(&[definition()]);
     let check = |spec: Value, expected: &[&str]| {
-        let object = buffer(spec);
+        let object = buffer(&spec);
         let found: Vec<_> = definitions.faults(&object).iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{object} {found:?}");
         for (found, expected) in found.iter().zip(expected) {
@@ -47,7 +47,7 @@ fn buffers_refer_to_one_thing_and_say_how_much_of_it() {
 #[test]
 fn the_strategy_has_a_default() {
     let version = serde_json::to_value(&definition().spec.versions[0]).unwrap();
-    let mut object = buffer(json!({"scalableRef": {"kind": "Deployment", "name": "d"}}));
+    let mut object = buffer(&json!({"scalableRef": {"kind": "Deployment", "name": "d"}}));
     CustomSchema::shared(&version).unwrap().fill_defaults(&mut object);
     assert_eq!(object["spec"]["provisioningStrategy"], ACTIVE_CAPACITY);
 }

@@ -13,6 +13,7 @@ pub mod disruption;
 pub mod instance_type;
 pub mod labels;
 pub mod node_count;
+pub mod overlay;
 pub mod pdb;
 pub mod pod;
 pub mod price;

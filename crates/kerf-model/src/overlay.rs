@@ -10,7 +10,7 @@ use crate::{
     Undefined, labels::NODE_POOL,
 };
 
-/// A NodeOverlay that is valid by itself.
+/// A `NodeOverlay` that is valid by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     pub name: String,

@@ -191,7 +191,13 @@ impl Look<'_> {
 
     /// None are no mistake: they may end.
     pub(super) async fn reservations(&self) -> Result<Vec<(CapacityReservation, u32)>, Obstacle> {
-        if let Some(known) = self.memory.reservations.get(self.now, HOLDS) {
+        let lasts = |(one, _): &(CapacityReservation, u32)| {
+            one.end_time.as_ref().is_none_or(|end| end.0 > self.now)
+        };
+        // The class is looked at when a reservation ends. An older answer would have it for another minute.
+        if let Some(known) = self.memory.reservations.get(self.now, HOLDS)
+            && known.iter().all(lasts)
+        {
             return Ok(known);
         }
         let terms = &self.class.spec.capacity_reservation_selector_terms;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use kerf_aws_api::{Ec2NodeClass, annotations, conditions::SUBNETS_READY};
 use kerf_aws_client::Aws;
 use kerf_aws_wire::ec2;
-use kerf_fake_aws::Release;
+use kerf_fake_aws::{Release, Reservation};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -55,6 +56,26 @@ async fn subnets_that_come_are_taken_in() {
     let id = stage.aws.add_subnet("us-west-2b", "later", 100, tags);
     let class = stage.until_ready("default").await;
     assert_eq!(class.status.unwrap().subnets[0].id, id);
+}
+
+/// The answer of EC2 that the class was made of is not a minute old then.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_leaves_the_class_at_the_instant_of_its_end() {
+    let stage = Stage::with_operator();
+    let mut reservation = Reservation::new("cr-1", "m5.large", "us-west-2a", 3);
+    reservation.tags = [("team".to_owned(), "a".to_owned())].into();
+    let end = stage.aws.clock().now() + SignedDuration::from_secs(90);
+    reservation.end = Some(end);
+    stage.aws.add_reservation(reservation);
+    let spec = json!({ "capacityReservationSelectorTerms": [{"tags": {"team": "a"}}] });
+    stage.create("default", &spec).await;
+    let held = |class: &Ec2NodeClass| class.status.as_ref().unwrap().capacity_reservations.len();
+    assert_eq!(held(&stage.until_ready("default").await), 1);
+    let left = Duration::try_from(end.duration_since(stage.aws.clock().now())).unwrap();
+    sleep(left - Duration::from_millis(1)).await;
+    assert_eq!(held(&stage.get("default").await.unwrap()), 1);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(held(&stage.get("default").await.unwrap()), 0);
 }
 
 #[tokio::test(start_paused = true)]

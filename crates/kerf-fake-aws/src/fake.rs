@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::cloud::{Answer, Cloud, Due};
 use crate::faults::{Fault, FaultRates};
 use crate::images::Release;
-use crate::instances::{End, Impairment};
+use crate::instances::{End, Impairment, Life};
 use crate::pools::{Depth, PoolSelector};
 use crate::refused::Refused;
 use crate::requests::Count;
@@ -198,6 +198,10 @@ impl FakeAws {
             let alive = cloud.instances.values().filter(|one| one.state.is_alive());
             alive.map(|one| one.id.clone()).collect()
         })
+    }
+
+    pub fn lives(&self) -> Vec<Life> {
+        self.with(|cloud| cloud.instances.values().map(|one| one.life()).collect())
     }
 
     pub fn launch_template_count(&self) -> usize {

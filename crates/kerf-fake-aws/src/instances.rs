@@ -70,7 +70,8 @@ pub(crate) struct Instance {
     /// From then on calls know of it.
     pub(crate) visible: Timestamp,
     pub(crate) state: State,
-    pub(crate) end: Option<End>,
+    /// Why, and when it began.
+    pub(crate) end: Option<(End, Timestamp)>,
     pub(crate) impaired: Option<(Impairment, Timestamp)>,
     /// What AWS will do to it.
     pub(crate) scheduled: Vec<ec2::InstanceStatusEvent>,
@@ -104,6 +105,16 @@ impl End {
     }
 }
 
+/// From when to when an instance lived. Calls tell it later, and less of it.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub id: String,
+    pub tags: Tags,
+    pub launched: Timestamp,
+    /// When it began to shut down.
+    pub ended: Option<Timestamp>,
+}
+
 /// Which check of an instance fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Impairment {
@@ -117,6 +128,15 @@ impl Instance {
             instance_type: self.facts.name.clone(),
             zone: self.zone.clone(),
             market: self.market,
+        }
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        Life {
+            id: self.id.clone(),
+            tags: self.tags.clone(),
+            launched: self.launched,
+            ended: self.end.map(|(_, at)| at),
         }
     }
 
@@ -159,10 +179,11 @@ impl Cloud {
 
     /// Begins the end of an instance, unless it has begun.
     pub(crate) fn end(&mut self, id: &str, end: End) {
+        let now = self.now;
         let Some(instance) = self.instances.get_mut(id) else { return };
         if instance.state.is_alive() {
             instance.state = State::ShuttingDown;
-            instance.end = Some(end);
+            instance.end = Some((end, now));
             self.schedule(self.settings.delays.instance_ends, Due::Terminated(id.to_owned()));
             self.notify_state(id, State::ShuttingDown);
             self.changed();

@@ -33,7 +33,7 @@ mod templates;
 pub use fake::{FakeAws, Gate};
 pub use faults::{Fault, FaultRates};
 pub use images::Release;
-pub use instances::Impairment;
+pub use instances::{Impairment, Life};
 pub use kubelet::{BOOT, KubeletSettings, Kubelets};
 pub use pools::{Depth, Market, PoolSelector};
 pub use refused::Refused;

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{NodeClaim, NodePool, labels};
 use kerf_aws_wire::ec2;
 use kerf_controllers::Settings;
-use kerf_fake_aws::{Depth, FaultRates, Market, PoolSelector, Reservation};
+use kerf_fake_aws::{Depth, FaultRates, Life, Market, PoolSelector, Reservation};
 use kerf_stories::chapters::static_capacity::most_claims_at_once;
 use kerf_stories::{Stage, World, build};
 use kerf_testbed::{Fault, Matching, Random, Testbed, Verb, WatchCut};
@@ -309,15 +309,32 @@ impl Stormy {
 
     /// Instances are remembered for longer than the day has hours.
     fn no_claim_has_two(&self) {
-        let mut by_claim: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for instance in self.stage.aws().instances() {
-            let uid = instance.tags.iter().find(|tag| tag.key.as_deref() == Some(CLAIM_UID));
-            let uid = uid.and_then(|tag| tag.value.clone()).unwrap_or_default();
-            by_claim.entry(uid).or_default().extend(instance.instance_id);
-        }
-        let twice: Vec<_> = by_claim.iter().filter(|(_, ids)| ids.len() > 1).collect();
-        assert!(twice.is_empty(), "claims with several instances: {twice:?}");
+        let twice = two_at_once(self.stage.aws().lives());
+        assert!(twice.is_empty(), "claims with several instances at once: {twice:?}");
     }
+}
+
+/// Instances that were launched for a claim while another of it lived. One after the other is no fault: an instance may end by itself
+/// before the answer to its launch has arrived.
+fn two_at_once(mut lives: Vec<Life>) -> Vec<(Life, Life)> {
+    lives.sort_by_key(|life| life.launched);
+    let mut latest: BTreeMap<String, Life> = BTreeMap::new();
+    let mut found = Vec::new();
+    for life in lives {
+        let claim = life.tags.get(CLAIM_UID).cloned().unwrap_or_default();
+        let Some(before) = latest.remove(&claim) else {
+            latest.insert(claim, life);
+            continue;
+        };
+        if before.ended.is_none_or(|ended| life.launched < ended) {
+            found.push((before.clone(), life.clone()));
+        }
+        // The one that lives longer is what the next has to be compared with.
+        let outlives =
+            before.ended.is_none() || (life.ended.is_some() && life.ended < before.ended);
+        latest.insert(claim, if outlives { before } else { life });
+    }
+    found
 }
 
 /// For `-o json`.
@@ -328,5 +345,32 @@ impl Day {
             "refused": self.refused, "crashes": self.crashes, "lost": self.lost,
             "launchTemplates": self.launch_templates,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn instances_of_a_claim_may_follow_each_other_but_not_overlap() {
+        let life = |claim: &str, launched: i64, ended: Option<i64>| Life {
+            id: format!("{claim}{launched}"),
+            tags: BTreeMap::from([(CLAIM_UID.to_owned(), claim.to_owned())]),
+            launched: Timestamp::constant(launched, 0),
+            ended: ended.map(|at| Timestamp::constant(at, 0)),
+        };
+        let check = |lives: &[Life], overlapping: usize| {
+            assert_eq!(two_at_once(lives.to_vec()).len(), overlapping, "{lives:?}");
+        };
+        check(&[life("a", 0, None), life("b", 0, None)], 0);
+        check(&[life("a", 0, Some(5)), life("a", 5, None)], 0);
+        check(&[life("a", 5, None), life("a", 0, Some(5))], 0);
+        check(&[life("a", 0, None), life("a", 5, None)], 1);
+        check(&[life("a", 0, Some(6)), life("a", 5, None)], 1);
+        // The first still lives when the third comes.
+        check(&[life("a", 0, Some(9)), life("a", 2, Some(4)), life("a", 6, None)], 2);
     }
 }

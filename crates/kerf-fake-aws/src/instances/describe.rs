@@ -15,7 +15,7 @@ impl Instance {
         let dead = self.state == State::Terminated;
         // A terminated instance has no interfaces, and neither address nor subnet.
         let attached = |text: String| (!dead).then_some(text);
-        let (code, message) = self.end.map_or(("", ""), super::End::reason);
+        let (code, message) = self.end.map_or(("", ""), |(end, _)| end.reason());
         ec2::Instance {
             architecture: Some(architecture(&self.facts).to_owned()),
             capacity_block_id: None,

@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube_core::{CustomResourceExt, Message, Rule};
 
-use crate::{nodeclaim::NodeClaim, nodepool::NodePool, schema};
+use crate::{node_overlay::NodeOverlay, nodeclaim::NodeClaim, nodepool::NodePool, schema};
 
 /// One file of the chart's `crds` directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub fn crds(providers: &[Additions<'_>]) -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// NodePool and NodeClaim as they are for any provider.
+/// NodePool, NodeClaim and NodeOverlay as they are for any provider.
 pub fn crds_without_provider() -> Vec<CustomResourceDefinition> {
-    [NodePool::crd(), NodeClaim::crd()].map(mended).into()
+    [NodePool::crd(), NodeClaim::crd(), NodeOverlay::crd()].map(mended).into()
 }
 
 /// CRDs as the files `<group>_<plural>.yaml`.
@@ -79,7 +79,9 @@ fn reserve_labels(crd: &mut CustomResourceDefinition, additions: &Additions<'_>)
         schema::outside_of_domain(key, additions.domain, additions.labels_in_requirements)
     };
     let is_pool = crd.spec.names.kind == "NodePool";
-    let Some(root) = root(crd) else { return };
+    // Overlays select among all labels that instance types have.
+    let is_overlay = crd.spec.names.kind == "NodeOverlay";
+    let Some(root) = root(crd).filter(|_| !is_overlay) else { return };
     let requirements: &[&str] = if is_pool {
         &["spec", "template", "spec", "requirements"]
     } else {

@@ -20,6 +20,7 @@ pub mod hashstructure;
 pub mod labels;
 pub mod names;
 pub mod node_class;
+pub mod node_overlay;
 pub mod nodeclaim;
 pub mod nodepool;
 pub mod objects;
@@ -37,6 +38,9 @@ pub use crd::{CrdFile, WriteCrdError, crd_files, crds_without_provider, crds_yam
 pub use decode::{Decoded, Unreadable};
 pub use duration::{DurationOrNever, GoDuration};
 pub use node_class::{NodeClass, NotReady};
+pub use node_overlay::{
+    InvalidNodeOverlay, NodeOverlay, NodeOverlayProblem, NodeOverlaySpec, NodeOverlayStatus,
+};
 pub use nodeclaim::{NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequirements};
 pub use nodepool::{
     Budget, ConsolidationPolicy, Disruption, DisruptionReason, MAX_SAVINGS_THRESHOLD,

@@ -26,6 +26,10 @@ pub(crate) const BUDGET_DURATION: &str = "^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)
 pub(crate) const BUDGET_SCHEDULE: &str =
     r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$";
 
+pub(crate) const OVERLAY_PRICE: &str = r"^\d+(\.\d+)?$";
+pub(crate) const PRICE_ADJUSTMENT: &str =
+    r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$";
+
 pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -121,6 +125,38 @@ pub(crate) fn node_claim_requirements(generator: &mut SchemaGenerator) -> Schema
                 .message("requirements with 'minValues' must have at least that many values specified in the 'values' field"),
         ],
     })
+}
+
+/// Requirements of overlays have no `minValues`, and `NotIn` needs a value.
+pub(crate) fn node_overlay_requirements(generator: &mut SchemaGenerator) -> Schema {
+    let mut item = generator.subschema_for::<NodeSelectorRequirement>();
+    if let Some(Value::Object(properties)) = item.pointer_mut("/properties") {
+        properties.remove("minValues");
+    }
+    json_schema!({
+        "type": "array",
+        "maxItems": 100,
+        "x-kubernetes-list-type": "atomic",
+        "items": item,
+        "x-kubernetes-validations": [
+            Rule::new("self.all(r, r.operator != 'NotIn' || (has(r.values) && size(r.values) > 0))")
+                .message("requirements with operator 'NotIn' must have a value defined"),
+            Rule::new("self.all(r, r.operator != 'In' || (has(r.values) && size(r.values) > 0))")
+                .message("requirements with operator 'In' must have a value defined"),
+            Rule::new("self.all(r, !(r.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(r.values) && size(r.values) == 1 && int(r.values[0]) >= 0))")
+                .message("requirements operator 'Gt', 'Lt', 'Gte' or 'Lte' must have a single positive integer value"),
+        ],
+    })
+}
+
+/// What the scheduler itself counts with belongs to the provider.
+pub(crate) fn overlay_capacity(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = quantities(generator);
+    let rule =
+        Rule::new("self.all(name, !(name in ['cpu', 'memory', 'ephemeral-storage', 'pods']))");
+    let rules = json!([rule.message("invalid resource restricted")]);
+    schema.insert("x-kubernetes-validations".to_owned(), rules);
+    schema
 }
 
 pub(crate) fn requirement_key(_: &mut SchemaGenerator) -> Schema {

@@ -15,6 +15,8 @@ mod constraints;
 mod ec2_node_class;
 #[path = "api_rules/ec2_node_class_parts.rs"]
 mod ec2_node_class_parts;
+#[path = "api_rules/node_overlay.rs"]
+mod node_overlay;
 #[path = "api_rules/submission.rs"]
 mod submission;
 
@@ -189,6 +191,8 @@ async fn kubectl_shows_the_columns() {
         ],
     )
     .await;
+    let wide = ["NAME", "READY", "AGE", "WEIGHT"];
+    check("get overlays shown -o wide", &wide, &["shown", "True", "age", "10"]).await;
     check("get kwoknc shown", &["NAME", "AGE"], &["shown", "age"]).await;
     check("get kwokncs shown", &["NAME", "AGE"], &["shown", "age"]).await;
     check("get ec2nc shown", &["NAME", "READY", "AGE"], &["shown", "True", "age"]).await;
@@ -198,6 +202,7 @@ async fn kubectl_shows_the_columns() {
     for kind in [
         "nodepool.karpenter.sh",
         "nodeclaim.karpenter.sh",
+        "nodeoverlay.karpenter.sh",
         "kwoknodeclass.karpenter.kwok.sh",
         "ec2nodeclass.karpenter.k8s.aws",
     ] {

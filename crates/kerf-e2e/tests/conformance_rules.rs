@@ -12,6 +12,8 @@ mod constraints;
 mod ec2_node_class;
 #[path = "api_rules/ec2_node_class_parts.rs"]
 mod ec2_node_class_parts;
+#[path = "api_rules/node_overlay.rs"]
+mod node_overlay;
 #[path = "api_rules/submission.rs"]
 mod submission;
 

@@ -16,18 +16,25 @@ pub(crate) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([K
 pub(crate) enum Kind {
     NodePool,
     NodeClaim,
+    NodeOverlay,
     KwokNodeClass,
     Ec2NodeClass,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::NodePool, Self::NodeClaim, Self::KwokNodeClass, Self::Ec2NodeClass];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::NodePool,
+        Self::NodeClaim,
+        Self::NodeOverlay,
+        Self::KwokNodeClass,
+        Self::Ec2NodeClass,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::NodePool => "NodePool",
             Self::NodeClaim => "NodeClaim",
+            Self::NodeOverlay => "NodeOverlay",
             Self::KwokNodeClass => "KWOKNodeClass",
             Self::Ec2NodeClass => "EC2NodeClass",
         }
@@ -36,6 +43,7 @@ impl Kind {
     pub(crate) fn group_version(self) -> (&'static str, &'static str) {
         match self {
             Self::NodePool | Self::NodeClaim => ("karpenter.sh", "v1"),
+            Self::NodeOverlay => ("karpenter.sh", "v1alpha1"),
             Self::KwokNodeClass => ("karpenter.kwok.sh", "v1alpha1"),
             Self::Ec2NodeClass => ("karpenter.k8s.aws", "v1"),
         }
@@ -100,6 +108,15 @@ pub(crate) fn base(kind: Kind) -> Value {
             });
             json!({ "spec": spec, "status": status })
         }
+        Kind::NodeOverlay => json!({
+            "spec": {
+                "requirements": [{ "key": "team", "operator": "In", "values": ["a", "b"] }],
+                "priceAdjustment": "-30%",
+                "capacity": { "example.com/device": "1" },
+                "weight": 10,
+            },
+            "status": { "conditions": conditions },
+        }),
         Kind::KwokNodeClass => {
             json!({ "spec": { "nodeRegistrationDelay": "5s" }, "status": { "conditions": conditions } })
         }

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::{
     case::{Case, Cases, Kind, base, merged},
-    ec2_node_class,
+    ec2_node_class, node_overlay,
 };
 
-const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+pub(crate) const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const DURATION: &str = "^([0-9]+(s|m|h))+$";
 const DURATION_OR_NEVER: &str = "^(([0-9]+(s|m|h))+|Never)$";
@@ -15,11 +15,11 @@ const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 const REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 const REASON_OR_NONE: &str = "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$";
 
-const KARPENTER_DOMAIN: &str = r#"label domain "karpenter.sh" is restricted"#;
+pub(crate) const KARPENTER_DOMAIN: &str = r#"label domain "karpenter.sh" is restricted"#;
 const KWOK_DOMAIN: &str = r#"label domain "karpenter.kwok.sh" is restricted"#;
 const AWS_DOMAIN: &str = r#"label domain "karpenter.k8s.aws" is restricted"#;
 const POOL_LABEL: &str = r#"label "karpenter.sh/nodepool" is restricted"#;
-const HOSTNAME_LABEL: &str = r#"label "kubernetes.io/hostname" is restricted"#;
+pub(crate) const HOSTNAME_LABEL: &str = r#"label "kubernetes.io/hostname" is restricted"#;
 
 pub(crate) fn cases() -> Vec<Case> {
     use Kind::{KwokNodeClass, NodeClaim, NodePool};
@@ -44,6 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
         condition(&mut cases, kind, "/status/conditions/0");
     }
     ec2_node_class::all(&mut cases);
+    node_overlay::all(&mut cases);
     for kind in [NodePool, NodeClaim] {
         let ready = base(kind)["status"]["conditions"][0].clone();
         let mut other = ready.clone();

@@ -16,7 +16,7 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{
-    Decoded, NodeClaim, NodeClass, NodeClassReference, NodeExt, NodePool, Unreadable,
+    Decoded, NodeClaim, NodeClass, NodeClassReference, NodeExt, NodeOverlay, NodePool, Unreadable,
     annotations::DO_NOT_DISRUPT,
 };
 use kube_core::{Resource, ResourceExt};
@@ -260,6 +260,7 @@ kinds! {
     ReplicationController in replication_controllers by reindex_workload slim replication_controller,
     ReplicaSet in replica_sets by reindex_workload slim replica_set,
     StatefulSet in stateful_sets by reindex_workload slim stateful_set,
+    NodeOverlay in overlays,
 }
 
 impl Kind for NodeClass {

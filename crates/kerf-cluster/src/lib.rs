@@ -11,6 +11,7 @@ mod marks;
 mod node_class;
 pub mod node_counts;
 mod objects;
+pub mod overlays;
 mod ownership;
 pub mod pods;
 pub mod reservations;
@@ -40,7 +41,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kerf_api::{NodeClaim, NodeClass, NodePool};
+use kerf_api::{NodeClaim, NodeClass, NodeOverlay, NodePool};
 
 use marks::Marks;
 use reservations::Reservations;
@@ -71,6 +72,9 @@ pub struct Cluster {
     replication_controllers: Objects<ReplicationController>,
     replica_sets: Objects<ReplicaSet>,
     stateful_sets: Objects<StatefulSet>,
+    overlays: Objects<NodeOverlay>,
+    /// Whether overlays count.
+    overlaying: bool,
     default_spread: Vec<TopologySpreadConstraint>,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     /// Live pods by the uid of their DaemonSet, the newest last.
@@ -138,6 +142,10 @@ impl Cluster {
         &self.volumes
     }
 
+    pub fn overlays(&self) -> &Objects<NodeOverlay> {
+        &self.overlays
+    }
+
     pub fn volume_claims(&self) -> &Objects<PersistentVolumeClaim> {
         &self.volume_claims
     }
@@ -162,6 +170,7 @@ impl Cluster {
             && self.csi_nodes.listed()
             && self.attachments.listed()
             && self.workloads_listed()
+            && self.overlays_listed()
     }
 
     /// etcd was restored from a backup. Each kind is to be listed again, and until the last one is, what is here is a mixture
@@ -184,6 +193,7 @@ impl Cluster {
         self.replication_controllers.distrust();
         self.replica_sets.distrust();
         self.stateful_sets.distrust();
+        self.overlays.distrust();
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {

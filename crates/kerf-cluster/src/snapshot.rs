@@ -31,7 +31,7 @@ use crate::{
 pub struct Inputs {
     pub now: Timestamp,
     pub label_rules: LabelRules,
-    /// By pool. Of pools that are not among them nothing is known.
+    /// By pool, as the provider has them. Of pools that are not among them nothing is known.
     pub instance_types: BTreeMap<String, KnownTypes>,
     /// What holds where a pool says nothing itself.
     pub churn: ChurnControls,
@@ -64,6 +64,7 @@ impl Cluster {
     pub fn snapshot(&self, inputs: Inputs) -> Result<Taken, Unreadable> {
         let (now, rules) = (inputs.now, &inputs.label_rules);
         let known = view::known_labels(rules);
+        let types = self.overlaid(inputs.instance_types, rules).types;
         let mut reader = self.pod_reader(&known);
         let nodes = self.node_views(&known, &mut reader)?;
         let daemons = self
@@ -94,7 +95,7 @@ impl Cluster {
         }
         let snapshot = Snapshot {
             now,
-            pools: self.pool_views(inputs.instance_types, inputs.churn, &known),
+            pools: self.pool_views(types, inputs.churn, &known),
             labels: Arc::new(known),
             nodes,
             pods,

@@ -67,6 +67,8 @@ impl Fingerprint {
 
 fn hash_type(instance_type: &InstanceType, hasher: &mut FxHasher) {
     instance_type.name().hash(hasher);
+    // An overlay may change it.
+    instance_type.capacity().hash(hasher);
     for offering in instance_type.offerings() {
         (offering.price, offering.available, offering.reservation_capacity).hash(hasher);
     }

@@ -18,6 +18,7 @@ pub struct InstanceType {
     overhead: Overhead,
     groups: Vec<AllocatableGroup>,
     volume_limits: BTreeMap<String, u32>,
+    capacity_overlaid: bool,
 }
 
 /// One way to buy an instance type: a zone, a capacity type, perhaps a reservation.
@@ -26,6 +27,8 @@ pub struct Offering {
     /// Always names the capacity type and the zone.
     pub requirements: Requirements,
     pub price: Price,
+    /// What the provider asks, where an overlay says another price.
+    pub base_price: Option<Price>,
     /// Healthy and offered. A reservation that is full still is.
     pub available: bool,
     /// For reserved offerings: instances left in the reservation.
@@ -76,6 +79,7 @@ impl InstanceType {
             overhead,
             groups,
             volume_limits: BTreeMap::new(),
+            capacity_overlaid: false,
         }
     }
 
@@ -83,6 +87,22 @@ impl InstanceType {
     pub fn with_volume_limits(mut self, limits: BTreeMap<String, u32>) -> Self {
         self.volume_limits = limits;
         self
+    }
+
+    /// With a capacity that the provider does not know.
+    pub fn with_overlaid_capacity(mut self, overlaid: bool) -> Self {
+        self.capacity_overlaid = overlaid;
+        self
+    }
+
+    /// Whether an overlay changed its capacity.
+    pub fn is_capacity_overlaid(&self) -> bool {
+        self.capacity_overlaid
+    }
+
+    /// Whether an overlay changed the price of an offering.
+    pub fn is_price_overlaid(&self) -> bool {
+        self.offerings.iter().any(|offering| offering.base_price.is_some())
     }
 
     pub fn name(&self) -> &str {

@@ -51,6 +51,15 @@ pub struct Adjusted {
     pub types: BTreeMap<String, Vec<Arc<InstanceType>>>,
     /// By name, the overlays that are left out everywhere because they contradict another.
     pub clashes: BTreeMap<String, Clash>,
+    /// By pool, and by the name of the overlay that decides.
+    pub effects: BTreeMap<String, BTreeMap<String, Effect>>,
+}
+
+/// How much of what a pool has is as an overlay says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    pub priced_offerings: usize,
+    pub types_with_capacity: usize,
 }
 
 /// Why an overlay is left out: the first thing that another one of the same weight has decided.
@@ -88,10 +97,12 @@ pub fn adjust(overlays: &[Overlay], offered: &[Offered<'_>], known: &KnownLabels
     }
     let pools = offered.iter().map(|one| (one.pool.to_owned(), Vec::new()));
     let mut types: BTreeMap<String, Vec<Arc<InstanceType>>> = pools.collect();
+    let mut effects: BTreeMap<String, BTreeMap<String, Effect>> = BTreeMap::new();
     for row in rows {
+        row.count(&mut effects);
         types.entry(row.pool.to_owned()).or_default().push(row.adjusted());
     }
-    Adjusted { types, clashes }
+    Adjusted { types, clashes, effects }
 }
 
 /// One type of one pool, with the overlays that were accepted for it.
@@ -172,6 +183,21 @@ impl<'a> Row<'a> {
         }
     }
 
+    fn count(&self, effects: &mut BTreeMap<String, BTreeMap<String, Effect>>) {
+        let mut of = |overlay: &Overlay, add: fn(&mut Effect)| {
+            let of_pool = effects.entry(self.pool.to_owned()).or_default();
+            add(of_pool.entry(overlay.name.clone()).or_default());
+        };
+        for decided in self.prices.values() {
+            of(decided.by, |effect| effect.priced_offerings += 1);
+        }
+        // Each overlay once for a type, however many resources it adds.
+        let by_name = self.capacity.values().map(|decided| (&decided.by.name, decided.by));
+        for overlay in by_name.collect::<BTreeMap<_, _>>().into_values() {
+            of(overlay, |effect| effect.types_with_capacity += 1);
+        }
+    }
+
     fn adjusted(self) -> Arc<InstanceType> {
         let base = self.instance_type;
         if self.prices.is_empty() && self.capacity.is_empty() {
@@ -184,11 +210,13 @@ impl<'a> Row<'a> {
         let priced = |(index, offering): (usize, &Offering)| {
             let change = self.prices.get(&index).and_then(|decided| decided.by.price);
             let price = change.map_or(offering.price, |change| change.of(offering.price));
-            Offering { price, ..offering.clone() }
+            let base_price = change.map(|_| offering.price);
+            Offering { price, base_price, ..offering.clone() }
         };
         let offerings = base.offerings().iter().enumerate().map(priced).collect();
         let (requirements, overhead) = (base.requirements().clone(), base.overhead().clone());
         let changed = InstanceType::new(base.name(), requirements, offerings, capacity, overhead);
+        let changed = changed.with_overlaid_capacity(!self.capacity.is_empty());
         Arc::new(changed.with_volume_limits(base.volume_limits().clone()))
     }
 }

@@ -55,7 +55,8 @@ fn outcome(overlays: &[Overlay]) -> (Vec<String>, Vec<String>) {
         Offered { pool: "p", labels: &labels, types: &types },
         Offered { pool: "q", labels: &none, types: &types },
     ];
-    let Adjusted { types: adjusted, clashes } = adjust(overlays, &offered, &KnownLabels::default());
+    let Adjusted { types: adjusted, clashes, .. } =
+        adjust(overlays, &offered, &KnownLabels::default());
     let mut changed = Vec::new();
     for (pool, list) in &adjusted {
         for (base, now) in types.iter().zip(list) {
@@ -157,6 +158,33 @@ fn a_clash_names_the_other_overlay_and_what_both_are_about() {
         clash.to_string(),
         "conflict with another overlay: u has the same weight and sets the price of m (spot, b) in NodePool p"
     );
+}
+
+#[test]
+fn it_is_known_which_overlay_decided_what() {
+    let types = [machine("m"), machine("n")];
+    let none = Labels::new();
+    let offered = [Offered { pool: "p", labels: &none, types: &types }];
+    let spot = [(CAPACITY_TYPE, "spot")];
+    let overlays = [
+        overlay("low", 1, &spot, "9"),
+        overlay("high", 2, &[(CAPACITY_TYPE, "spot"), (TYPE, "m")], "8"),
+        overlay("gpu", 0, &[(TYPE, "n")], "gpu=1"),
+    ];
+    let adjusted = adjust(&overlays, &offered, &KnownLabels::default());
+    let effect =
+        |priced_offerings, types_with_capacity| Effect { priced_offerings, types_with_capacity };
+    let expected = [("gpu", effect(0, 1)), ("high", effect(2, 0)), ("low", effect(2, 0))];
+    let expected = expected.map(|(name, effect)| (name.to_owned(), effect));
+    assert_eq!(adjusted.effects["p"], BTreeMap::from(expected));
+    let [m, n] = adjusted.types["p"].as_slice() else { panic!("two types") };
+    assert_eq!((m.is_price_overlaid(), m.is_capacity_overlaid()), (true, false));
+    assert_eq!((n.is_price_overlaid(), n.is_capacity_overlaid()), (true, true));
+    let base: Vec<_> = m.offerings().iter().map(|one| one.base_price).collect();
+    let price = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(base, [None, price("0.4"), price("0.5")]);
+    let again = adjust(&[], &offered, &KnownLabels::default());
+    assert!(again.types["p"].iter().zip(&types).all(|(one, other)| Arc::ptr_eq(one, other)));
 }
 
 #[test]

@@ -11,12 +11,13 @@ use std::{
 };
 
 /// Files and directories below `crates` with conditions, events and refusals.
-const IN_CAMEL_CASE: [&str; 11] = [
+const IN_CAMEL_CASE: [&str; 12] = [
     "kerf-api/src/conditions.rs",
     "kerf-aws-api/src/conditions.rs",
     "kerf-aws-model/src/drift.rs",
     "kerf-aws-model/src/health.rs",
     "kerf-aws-model/src/messages.rs",
+    "kerf-cluster/src/overlays.rs",
     "kerf-cluster/src/validation.rs",
     "kerf-controllers/src",
     "kerf-disruption/src",

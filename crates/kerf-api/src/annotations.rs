@@ -14,6 +14,10 @@ pub const TERMINATION_TIMESTAMP: &str = "karpenter.sh/nodeclaim-termination-time
 /// On NodeClaims: whether a `minValues` had to be disregarded to launch it.
 pub const MIN_VALUES_RELAXED: &str = "karpenter.sh/nodeclaim-min-values-relaxed";
 
+/// On NodeClaims: `true` if a NodeOverlay changed the price of an instance type that the claim may become, or the capacity.
+pub const PRICE_OVERLAY_APPLIED: &str = "karpenter.sh/price-overlay-applied";
+pub const CAPACITY_OVERLAY_APPLIED: &str = "karpenter.sh/capacity-overlay-applied";
+
 /// On Pods: how much more or less than others it costs to move this one. Stands in for [`POD_DELETION_COST`], which says what a
 /// ReplicaSet removes first and may have other reasons.
 pub const DISRUPTION_COST: &str = "karpenter.sh/disruption-cost";

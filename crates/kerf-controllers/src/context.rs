@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kerf_api::{NodeClaim, NodeClass, NodeClassReference, NodePool};
-use kerf_cluster::{Key, pods};
+use kerf_api::{NodeClaim, NodeClass, NodeClassReference, NodePool, ObjectExt, annotations};
+use kerf_cluster::{Key, pods, snapshot::Inputs};
 use kerf_model::KnownLabels;
 use kerf_provider::{CloudProvider, InstanceTypes, ProviderError};
 use kerf_runtime::{Clock, Fence, Lock, Queue, events::Recorder};
@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     index::Index,
     metrics::{Cause, ControllerMetrics, state::Prices},
-    provisioning::Promises,
+    provisioning::{self, Promises},
     settings::Settings,
     window::Window,
 };
@@ -93,13 +93,37 @@ impl Context {
         Some(Api::all_with(self.client.clone(), &kind.resource()))
     }
 
-    /// What the provider has for the pool.
+    /// What the provider has for the pool, as overlays change it.
     pub(crate) async fn instance_types(
         &self,
         pool: &NodePool,
     ) -> Result<InstanceTypes, ProviderError> {
         let class = self.node_class(&pool.spec.template.spec.node_class_ref)?;
-        self.provider.instance_types(pool, &class).await
+        let of_provider = self.provider.instance_types(pool, &class).await?;
+        if !self.index.read().has_overlays() {
+            return Ok(of_provider);
+        }
+        let Inputs { instance_types, label_rules, .. } = provisioning::inputs(self, |_| true).await;
+        let mut overlaid = self.index.read().overlaid(instance_types, &label_rules);
+        let overlaid = overlaid.types.remove(&pool.name_any()).and_then(Result::ok);
+        Ok(overlaid.map_or(of_provider, Into::into))
+    }
+
+    /// The instance types by which the claim was planned, if an overlay changed them.
+    pub(crate) async fn overlaid_types(
+        &self,
+        claim: &NodeClaim,
+    ) -> Result<Option<InstanceTypes>, ProviderError> {
+        let [prices, capacity] =
+            [annotations::PRICE_OVERLAY_APPLIED, annotations::CAPACITY_OVERLAY_APPLIED];
+        let written = claim.annotations();
+        if !written.contains_key(prices) && !written.contains_key(capacity) {
+            return Ok(None);
+        }
+        let Some(pool) = claim.node_pool().and_then(|pool| self.managed_pool(pool)) else {
+            return Ok(None);
+        };
+        self.instance_types(&pool).await.map(Some)
     }
 
     /// The claim of that name, if it is there and it and its node can be read. The index holds only ours.

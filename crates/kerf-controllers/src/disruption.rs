@@ -236,6 +236,7 @@ impl Disruption {
         context.prices.forget_all_but(cluster.pools().values().map(|pool| &**pool));
         let in_queue = self.commands.candidates();
         let taken = cluster.snapshot(Inputs { in_queue, ..inputs })?;
+        provisioning::remember_prices(context, &taken.snapshot);
         for invalid in taken.left_out {
             debug!(controller = "disruption", pod = %invalid.pod, reason = %invalid, "pod is left out");
         }

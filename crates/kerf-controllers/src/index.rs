@@ -50,6 +50,9 @@ impl Index {
         let mut cluster = Cluster::default();
         cluster.keep_only(ownership);
         cluster.spread_by_default(settings.default_spread.clone());
+        if settings.gates.node_overlay {
+            cluster.apply_overlays();
+        }
         Self {
             cluster: RwLock::new(cluster),
             triggers,

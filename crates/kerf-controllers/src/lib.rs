@@ -14,6 +14,7 @@ mod index;
 mod metrics;
 mod node;
 pub mod operator;
+mod overlay;
 mod pod;
 mod pool;
 mod provisioning;

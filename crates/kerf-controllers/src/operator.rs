@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
-use kerf_api::{NodeClaim, NodeClass, NodePool};
+use kerf_api::{NodeClaim, NodeClass, NodeOverlay, NodePool};
 use kerf_cluster::{Kind, Ownership};
 use kerf_provider::{CloudProvider, NodeClassKind, Registry};
 use kerf_runtime::{
@@ -48,6 +48,7 @@ use crate::{
         repair::Repair,
         termination::{Termination, eviction::Evictions},
     },
+    overlay::Overlays,
     pod::last_event::PodEvents,
     pool::{
         registration_health::RegistrationHealth, static_capacity::StaticCapacity, status::Pools,
@@ -213,6 +214,9 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     if operator.settings.gates.node_repair && !operator.provider.facts().repair_policies.is_empty()
     {
         controllers.add(Repair);
+    }
+    if operator.settings.gates.node_overlay {
+        controllers.add(Overlays);
     }
     if operator.settings.gates.static_capacity {
         controllers.add(StaticCapacity::new(operator.clock.clone()));
@@ -384,6 +388,9 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
         watch_kind::<ReplicaSet>(parts, context, following, "watch of ReplicaSets");
         watch_kind::<StatefulSet>(parts, context, following, "watch of StatefulSets");
     }
+    if context.settings.gates.node_overlay {
+        watch_overlays(parts, context, following);
+    }
     for class in &context.provider.facts().node_classes {
         let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &class.resource());
         let class = class.clone();
@@ -414,6 +421,19 @@ fn watch_kind<K>(
     let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
     let names = (K::kind(&()).into_owned(), resource);
     follow(parts, context, following, (api, names), |object: K| object, name);
+}
+
+/// A cluster that was made for an older Karpenter does not know the kind.
+fn watch_overlays(parts: &mut Parts, context: &Arc<Context>, following: &Following) {
+    let api: Api<NodeOverlay> = Api::all(context.client.clone());
+    let (kind, resource) = ("NodeOverlay".to_owned(), "nodeoverlays.karpenter.sh".to_owned());
+    let how = following.of(&resource);
+    let source = Source::new(context.client.clone(), &api, kind, resource);
+    let (context, stop) = (Arc::clone(context), parts.stop.clone());
+    parts.start("watch of NodeOverlays", async move {
+        let follower = Follower::new(&context.index, (api, source), |overlay| overlay, how);
+        follower.unless_absent().run(stop).await;
+    });
 }
 
 fn follow<W, K>(

@@ -36,6 +36,7 @@ use crate::{
     claim::creation::Permit,
     context::Context,
     error::{Error, Result},
+    overlay::has_new_spec,
 };
 
 use log::Told;
@@ -43,7 +44,7 @@ use log::Told;
 pub(crate) use batcher::Batcher;
 pub(crate) use promises::Promises;
 pub use snapshot::snapshot_inputs;
-pub(crate) use snapshot::{inputs, pools_with_classes};
+pub(crate) use snapshot::{inputs, pools_with_classes, remember_prices};
 
 /// How often pods that need a place are looked at when nothing happens.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -71,6 +72,8 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change) {
                 batcher.trigger(node.uid().unwrap_or_default());
             }
         }
+        // What was too dear, or had too little of something, may be right now.
+        Change::NodeOverlay(delta) if has_new_spec(delta) => batcher.trigger("overlays".to_owned()),
         _ => {}
     }
 }

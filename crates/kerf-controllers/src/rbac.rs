@@ -11,7 +11,7 @@ pub const LEASE: &str = "karpenter-leader-election";
 const CORE: &str = "";
 const KARPENTER: &str = "karpenter.sh";
 
-pub static OPERATOR: [Rule; 14] = [
+pub static OPERATOR: [Rule; 17] = [
     Rule::new(KARPENTER, &["nodepools", "nodeclaims"], &["list", "watch", "patch"]),
     Rule::new(KARPENTER, &["nodepools/status", "nodeclaims/status"], &["patch"]),
     Rule::new(KARPENTER, &["nodeclaims"], &["create", "delete"]),
@@ -31,6 +31,11 @@ pub static OPERATOR: [Rule; 14] = [
         &["storageclasses", "csinodes", "volumeattachments"],
         &["list", "watch"],
     ),
+    // With the feature gate NodeOverlay.
+    Rule::new(KARPENTER, &["nodeoverlays"], &["list", "watch"]),
+    Rule::new(KARPENTER, &["nodeoverlays/status"], &["patch"]),
+    Rule::new(KARPENTER, &["nodeoverlays"], &["get"])
+        .rarely("a new list does not have what was just written, or the definition was deleted"),
     Rule::new(KARPENTER, &["nodepools", "nodeclaims"], &["get"])
         .rarely("a write was refused or not answered, or a new list does not have what was just written"),
     Rule::new(CORE, &["nodes"], &["get"])

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use kerf_controllers::{Settings, settings::parse_default_spread};
 use kerf_stories::{
     Stage, World,
-    chapters::{disruption::drift, draining},
+    chapters::{disruption::drift, draining, overlays},
     rights::{USER, Used, cluster_rules},
+    stories::settings,
 };
 
 /// Makes the operator read what pods belong to.
@@ -27,10 +28,12 @@ async fn an_operator_uses_each_of_its_rights_and_asks_for_no_other() {
     let of_stories = used(&world().await);
 
     let default_spread = parse_default_spread(SPREAD).unwrap();
-    let spreading = World::on_control_plane(Settings { default_spread, ..Settings::default() });
-    let of_spreading = used(&spreading.await);
+    let settings = Settings { default_spread, ..settings::overlaying() };
+    let optional = World::on_control_plane(settings).await;
+    overlays::judges_an_overlay(&optional).await;
+    let of_options = used(&optional);
 
-    let misfits = of_stories.and(of_spreading).misfits(cluster_rules());
+    let misfits = of_stories.and(of_options).misfits(cluster_rules());
     assert!(misfits.is_empty(), "{misfits:#?}");
 }
 

@@ -96,7 +96,16 @@ impl CloudProvider for Connection {
         claim: &NodeClaim,
         class: &NodeClass,
     ) -> Result<Launched, ProviderError> {
-        self.cloud()?.launch(claim, class).await
+        self.cloud()?.launch(claim, class, None).await
+    }
+
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        self.cloud()?.launch(claim, class, Some(&types)).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {

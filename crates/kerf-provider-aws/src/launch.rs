@@ -1,7 +1,7 @@
 //! From a claim to an instance.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use kerf_api::{NodeClaim, NodeClass, NotReady, annotations, labels};
@@ -16,8 +16,8 @@ use kerf_aws_model::{
     unavailable::{Placement, Source},
 };
 use kerf_aws_wire::ec2::CreateFleetRequest;
-use kerf_model::{MinValuesPolicy, Requirements, Resources};
-use kerf_provider::{Launched, ProviderError, UnavailableOffering};
+use kerf_model::{InstanceType, MinValuesPolicy, Offering, Requirements, Resources};
+use kerf_provider::{InstanceTypes, Launched, ProviderError, UnavailableOffering};
 use kube::ResourceExt;
 use tracing::{info, warn};
 
@@ -119,6 +119,11 @@ impl<'a> Order<'a> {
         }
     }
 
+    /// Whether EC2 has to follow other prices than its own.
+    fn is_price_overlaid(&self) -> bool {
+        self.claim.annotations().contains_key(annotations::PRICE_OVERLAY_APPLIED)
+    }
+
     /// The partition, where the claim leaves one only.
     fn partition(&self) -> Option<u32> {
         let partition = self.requirements.get(aws_labels::PLACEMENT_GROUP_PARTITION);
@@ -132,6 +137,31 @@ impl<'a> Order<'a> {
             None => Placement::Group(&group.id),
         }
     }
+}
+
+/// What there is now, at the prices and with the capacity that overlays gave it when the launch began. Since then offerings may have run
+/// out.
+fn overlaid_by(now: &InstanceTypes, overlaid: &InstanceTypes) -> InstanceTypes {
+    let of_type = |one: &Arc<InstanceType>| {
+        let same = |other: &&Arc<InstanceType>| {
+            other.name() == one.name() && other.offerings().len() == one.offerings().len()
+        };
+        let Some(other) = overlaid.iter().find(same) else { return Arc::clone(one) };
+        if !other.is_price_overlaid() && !other.is_capacity_overlaid() {
+            return Arc::clone(one);
+        }
+        let offerings = one.offerings().iter().zip(other.offerings()).map(|(now, then)| {
+            // Where the prices moved meanwhile, the plan's count.
+            Offering { price: then.price, base_price: then.base_price, ..now.clone() }
+        });
+        let (requirements, overhead) = (one.requirements().clone(), one.overhead().clone());
+        let capacity = other.capacity().clone();
+        let changed =
+            InstanceType::new(one.name(), requirements, offerings.collect(), capacity, overhead);
+        let changed = changed.with_overlaid_capacity(other.is_capacity_overlaid());
+        Arc::new(changed.with_volume_limits(one.volume_limits().clone()))
+    };
+    now.iter().map(of_type).collect()
 }
 
 /// A fleet that was asked for, and what is to be put right when its answer is there.
@@ -149,6 +179,7 @@ impl AwsCloud {
         &self,
         claim: &NodeClaim,
         class: &NodeClass,
+        overlaid: Option<&InstanceTypes>,
     ) -> Result<Launched, ProviderError> {
         usable(class)?;
         let order = Order::read(claim, self)?;
@@ -156,12 +187,18 @@ impl AwsCloud {
         let OfClaim { living, ended } = self.instances().find(&order.uid).await?;
         if let Some(instance) = living {
             self.attempts().forget(&order.uid);
-            let of_class = self.offers().of(class)?;
+            let mut of_class = self.offers().of(class)?;
+            if let Some(overlaid) = overlaid {
+                of_class.types = overlaid_by(&of_class.types, overlaid);
+            }
             return Ok(self.describe(&instance, Some(&of_class), order.partition()));
         }
         let mut unavailable = Vec::new();
         for _ in 0..TRIES {
-            let of_class = self.offers().of(class)?;
+            let mut of_class = self.offers().of(class)?;
+            if let Some(overlaid) = overlaid {
+                of_class.types = overlaid_by(&of_class.types, overlaid);
+            }
             let asked = match self.prepare(&order, &of_class).await {
                 Err(ProviderError::InsufficientCapacity { message, .. }) => {
                     self.attempts().forget(&order.uid);
@@ -229,7 +266,7 @@ impl AwsCloud {
             templates: &templates,
             subnets: &by_zone,
             attempt: self.attempts().number(&order.uid),
-            prioritized: false,
+            prioritized: order.is_price_overlaid(),
         };
         match fleet.request(self.labels()) {
             Ok(request) => Ok(Asked { plan, templates, subnets, request, placement, at: now }),

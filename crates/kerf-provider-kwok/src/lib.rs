@@ -125,10 +125,9 @@ impl KwokProvider {
             let name = instance::node_name(claim);
             if self.find(&name).await?.is_none() {
                 let class = class_of(&claim.spec.node_class_ref).ok_or_else(|| not_found(claim));
-                let designed = match &class {
-                    Ok(class) => self.design(claim, class).await,
-                    Err(error) => Err(error.clone()),
-                };
+                // Its labels say what was launched, whatever the prices were.
+                let types = self.offered().await?;
+                let designed = class.and_then(|class| self.design(claim, &class, &types));
                 match designed {
                     Ok((node, delay)) => {
                         self.launches.start(self.nodes(), node, delay);
@@ -231,17 +230,41 @@ impl KwokProvider {
         Ok(decode::decode(kind, value).object())
     }
 
-    /// The Node that suits the claim best, and how long it takes to appear.
-    async fn design(
+    /// Launches one of these instance types, or of the catalogue.
+    async fn launch(
         &self,
         claim: &NodeClaim,
         class: &NodeClass,
+        overlaid: Option<InstanceTypes>,
+    ) -> Result<Launched, ProviderError> {
+        let name = instance::node_name(claim);
+        if let Some(node) = self.find(&name).await? {
+            return Ok(instance::launched(&node));
+        }
+        let types = match overlaid {
+            Some(types) => types,
+            None => self.offered().await?,
+        };
+        let (node, delay) = self.design(claim, class, &types)?;
+        if !delay.is_zero() {
+            let launched = instance::launched(&node);
+            self.launches.start(self.nodes(), node, delay);
+            return Ok(launched);
+        }
+        self.bring_up(node).await
+    }
+
+    /// The Node that suits the claim best, and how long it takes to appear.
+    fn design(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        catalogue: &[Arc<InstanceType>],
     ) -> Result<(Node, Duration), ProviderError> {
         let class: KwokNodeClass = class.read().map_err(|error| {
             ProviderError::NodeClassNotReady(format!("{KIND} {}: {error}", class.reference.name))
         })?;
-        let catalogue = self.offered().await?;
-        let choice = instance::choose(claim, &catalogue, &self.known_labels)?;
+        let choice = instance::choose(claim, catalogue, &self.known_labels)?;
         let delay = class.spec.node_registration_delay.as_ref();
         Ok((instance::node(claim, choice), delay.map(GoDuration::as_duration).unwrap_or_default()))
     }
@@ -260,17 +283,16 @@ impl CloudProvider for KwokProvider {
         claim: &NodeClaim,
         class: &NodeClass,
     ) -> Result<Launched, ProviderError> {
-        let name = instance::node_name(claim);
-        if let Some(node) = self.find(&name).await? {
-            return Ok(instance::launched(&node));
-        }
-        let (node, delay) = self.design(claim, class).await?;
-        if !delay.is_zero() {
-            let launched = instance::launched(&node);
-            self.launches.start(self.nodes(), node, delay);
-            return Ok(launched);
-        }
-        self.bring_up(node).await
+        self.launch(claim, class, None).await
+    }
+
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        self.launch(claim, class, Some(types)).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {

@@ -33,6 +33,17 @@ pub trait CloudProvider: Debug + Send + Sync {
     async fn create(&self, claim: &NodeClaim, class: &NodeClass)
     -> Result<Launched, ProviderError>;
 
+    /// The same where overlays changed the prices or the capacity of instance types. These are the types of the claim's pool as
+    /// it was planned by them. A provider that can choose by other prices than its own buys by these.
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        _types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        self.create(claim, class).await
+    }
+
     /// Terminates the claim's instance. `Ok` means that termination was asked for and may take a
     /// while: it is asked again until the answer is [`ProviderError::NotFound`].
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError>;

@@ -179,6 +179,15 @@ impl CloudProvider for SimulatedCloud {
         self.machines.launch_of(types, claim, &self.known_labels).await
     }
 
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        _: &NodeClass,
+        types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        self.machines.launch_of(types, claim, &self.known_labels).await
+    }
+
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
         self.machines.delete(claim).await
     }

@@ -32,6 +32,14 @@ leaving_out! { $
         "deletes KWOK's Node, which is the instance; on AWS the instance lives on"
     consolidation a_replacement_that_turns_out_too_dear_is_undone
         "changes the catalogue of KWOK's provider; AWS's follows the account"
+    overlays a_discount_decides_which_machine_is_bought
+        "selects by a label of KWOK's instance types"
+    overlays of_two_that_contradict_each_other_one_names_the_other
+        "selects by a label of KWOK's instance types"
+    overlays a_resource_that_an_overlay_adds_gets_its_pod_a_node
+        "selects by a label of KWOK's instance types"
+    overlays nodes_follow_overlays_that_come_and_go
+        "selects by a label of KWOK's instance types"
     provisioning instance_types_that_come_are_planned_with_at_once
         "changes the catalogue of KWOK's provider; AWS's follows the account"
     launching a_claim_whose_class_is_not_ready_is_given_up

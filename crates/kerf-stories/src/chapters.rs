@@ -13,6 +13,7 @@ pub mod leases;
 pub mod life_of_a_node;
 pub mod limits;
 pub mod metrics;
+pub mod overlays;
 pub mod pools;
 pub mod provisioning;
 pub mod reasons;

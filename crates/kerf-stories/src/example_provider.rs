@@ -160,6 +160,15 @@ impl CloudProvider for ExampleProvider {
         self.kwok.create(claim, &of_kwok(class)?).await
     }
 
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        self.kwok.create_overlaid(claim, &of_kwok(class)?, types).await
+    }
+
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
         self.kwok.delete(claim).await
     }

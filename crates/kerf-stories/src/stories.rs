@@ -160,6 +160,16 @@ macro_rules! stories {
                     a_pod_is_told_that_there_is_no_pool_or_only_static_ones,
                     a_pod_is_told_that_instance_types_are_unknown;
             }
+            overlays at overlays {
+                alone(overlaying):
+                    a_discount_decides_which_machine_is_bought,
+                    a_discount_on_demand_is_not_spent_on_spot,
+                    of_two_that_contradict_each_other_one_names_the_other,
+                    an_overlay_that_is_wrong_says_so,
+                    a_resource_that_an_overlay_adds_gets_its_pod_a_node;
+                virtual_time(overlaying):
+                    nodes_follow_overlays_that_come_and_go;
+            }
             reserved at reserved {
                 alone(defaults):
                     one_pod_gets_the_only_place_and_the_others_get_bought_machines,
@@ -340,6 +350,10 @@ pub mod settings {
 
     pub fn spot_to_spot() -> Settings {
         gated(FeatureGates { spot_to_spot_consolidation: true, ..FeatureGates::default() })
+    }
+
+    pub fn overlaying() -> Settings {
+        gated(FeatureGates { node_overlay: true, ..FeatureGates::default() })
     }
 
     fn gated(gates: FeatureGates) -> Settings {

@@ -13,7 +13,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass},
 };
 use kerf_api::{
-    NodeClaim, NodeClass, NodePool, ObjectExt,
+    NodeClaim, NodeClass, NodeOverlay, NodePool, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON},
     decode::decode,
 };
@@ -87,6 +87,9 @@ impl Witness {
         let mut cluster = Cluster::default();
         cluster.keep_only(Ownership::of_kinds([(kwok::GROUP, kwok::KIND)]));
         cluster.spread_by_default(self.settings.default_spread.clone());
+        if self.settings.gates.node_overlay {
+            cluster.apply_overlays();
+        }
         for (resource, object) in objects {
             watch(&mut cluster, &resource.kind, object.clone());
         }
@@ -121,6 +124,9 @@ impl Witness {
         let types: Vec<_> = self.catalogue.iter().cloned().map(Arc::new).collect();
         let mut loaded = reader.finish(&label_rules, now);
         loaded.cluster.spread_by_default(self.settings.default_spread.clone());
+        if self.settings.gates.node_overlay {
+            loaded.cluster.apply_overlays();
+        }
         let pools = loaded.cluster.pools().values();
         let instance_types = pools.map(|pool| (pool.name_any(), Ok(types.clone()))).collect();
         let churn = self.settings.churn;
@@ -191,6 +197,7 @@ fn watch(cluster: &mut Cluster, kind: &str, object: Value) {
     match kind {
         "NodePool" => take_in::<NodePool>(cluster, "NodePool", object),
         "NodeClaim" => take_in::<NodeClaim>(cluster, "NodeClaim", object),
+        "NodeOverlay" => take_in::<NodeOverlay>(cluster, "NodeOverlay", object),
         "Node" => take_in::<Node>(cluster, "Node", object),
         "DaemonSet" => take_in::<DaemonSet>(cluster, "DaemonSet", object),
         "PodDisruptionBudget" => {

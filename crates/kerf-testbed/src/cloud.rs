@@ -150,16 +150,13 @@ impl FaultyCloud {
     }
 }
 
-#[async_trait]
-impl CloudProvider for FaultyCloud {
-    fn facts(&self) -> &ProviderFacts {
-        &self.facts
-    }
-
-    async fn create(
+impl FaultyCloud {
+    /// Launches as the fault of the moment has it; by these types, if overlays changed them.
+    async fn launch(
         &self,
         claim: &NodeClaim,
         class: &NodeClass,
+        overlaid: Option<InstanceTypes>,
     ) -> Result<Launched, ProviderError> {
         let known = nodeless_of(&self.faults.state(), claim);
         if let Some(known) = known {
@@ -200,11 +197,38 @@ impl CloudProvider for FaultyCloud {
             }
             _ => {}
         }
-        let launched = self.cloud.create(&claim, class).await?;
+        let launched = match overlaid {
+            Some(types) => self.cloud.create_overlaid(&claim, class, types).await?,
+            None => self.cloud.create(&claim, class).await?,
+        };
         match fault {
             Some(CloudFault::LaunchAnswerLost) => Err(injected("the answer to the launch is lost")),
             _ => Ok(launched),
         }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for FaultyCloud {
+    fn facts(&self) -> &ProviderFacts {
+        &self.facts
+    }
+
+    async fn create(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+    ) -> Result<Launched, ProviderError> {
+        self.launch(claim, class, None).await
+    }
+
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        self.launch(claim, class, Some(types)).await
     }
 
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {

@@ -81,6 +81,11 @@ impl Freshness {
             None => drop(heard.insert(kind.to_owned(), Instant::now())),
         }
     }
+
+    /// What is not there cannot be silent.
+    fn forget(&self, kind: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+    }
 }
 
 /// Called for an object that cannot be read as a whole.
@@ -100,6 +105,8 @@ pub(crate) struct Follower<'a, W, C> {
     doubt: bool,
     pace: Pace,
     said: Option<(String, Instant)>,
+    /// Whether the operator works without the kind.
+    may_be_absent: bool,
 }
 
 impl<'a, W, C, K> Follower<'a, W, C>
@@ -115,8 +122,25 @@ where
         (timing, freshness, jitter): (Timing, Freshness, Jitter),
     ) -> Self {
         let pace = Pace { failures: 0, jitter };
-        let (revision, doubt, said) = (None, false, None);
-        Self { index, api, source, convert, timing, freshness, revision, doubt, pace, said }
+        Self {
+            index,
+            api,
+            source,
+            convert,
+            timing,
+            freshness,
+            revision: None,
+            doubt: false,
+            pace,
+            said: None,
+            may_be_absent: false,
+        }
+    }
+
+    /// For a kind whose definition may be missing. It then counts as listed and empty, and is asked for again and again.
+    pub(crate) fn unless_absent(mut self) -> Self {
+        self.may_be_absent = true;
+        self
     }
 
     /// Goes on until `stop`, whatever fails.
@@ -164,7 +188,11 @@ where
         let mut token = String::new();
         let mut revision = None;
         loop {
-            let (items, meta) = self.source.page::<W>(&token, again).await?;
+            let page = self.source.page::<W>(&token, again).await;
+            if self.may_be_absent && page.as_ref().is_err_and(is_not_served) {
+                self.empty().await;
+            }
+            let (items, meta) = page?;
             if revision.is_none() {
                 self.index.begin_list::<K>(meta.resource_version.parse().unwrap_or_default());
                 revision = Some(meta.resource_version);
@@ -185,6 +213,15 @@ where
         // No word of watching again: a server may answer lists and refuse every watch.
         self.freshness.heard(&self.source.kind);
         Ok(revision)
+    }
+
+    /// There are no objects of a kind that is not there.
+    async fn empty(&self) {
+        self.index.begin_list::<K>(0);
+        for doubtful in self.index.end_list::<K>() {
+            self.settle(doubtful).await;
+        }
+        self.freshness.forget(&self.source.kind);
     }
 
     /// After a restore of etcd the API server waits until its revision has come to the one that is asked for, and says
@@ -319,6 +356,10 @@ where
         warn!(retry_in = ?wait, "{said}");
         self.said = Some((said, now));
     }
+}
+
+fn is_not_served(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused { status, .. } if status.code == 404)
 }
 
 /// When to try again: later each time, and not when all the others do.

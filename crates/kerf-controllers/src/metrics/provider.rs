@@ -117,6 +117,16 @@ impl CloudProvider for GuardedProvider {
         self.measured_for(claim.node_pool(), "Create", call).await
     }
 
+    async fn create_overlaid(
+        &self,
+        claim: &NodeClaim,
+        class: &NodeClass,
+        types: InstanceTypes,
+    ) -> Result<Launched, ProviderError> {
+        let call = self.as_leader(|| self.inner.create_overlaid(claim, class, types));
+        self.measured_for(claim.node_pool(), "Create", call).await
+    }
+
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
         let call = self.as_leader(|| self.inner.delete(claim));
         self.measured_for(claim.node_pool(), "Delete", call).await

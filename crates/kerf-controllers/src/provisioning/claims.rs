@@ -8,12 +8,16 @@ use kerf_api::{
     hash::NODE_POOL,
     labels::{self, LabelRules},
 };
-use kerf_model::{KnownLabels, Requirement, Requirements};
+use kerf_model::{KnownLabels, Offering, Requirement, Requirements};
 use kerf_scheduler::PlannedClaim;
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 
 /// Requirements that only steer the simulation; a NodeClaim never carries them.
 const ONLY_FOR_PLANNING: [&str; 3] = [labels::HOSTNAME, labels::REGISTERED, labels::INITIALIZED];
+
+/// In which order providers take capacity types.
+const PREFERENCE: [&str; 3] =
+    [labels::CAPACITY_TYPE_RESERVED, labels::CAPACITY_TYPE_SPOT, labels::CAPACITY_TYPE_ON_DEMAND];
 
 /// The object to create under this name, with its [requirements], for a planned claim of this pool.
 pub(super) fn build(
@@ -66,10 +70,39 @@ pub(super) fn requirements(planned: &PlannedClaim, known: &KnownLabels) -> Requi
         .filter(|offering| offering.serves(&requirements, known))
         .filter_map(|offering| offering.capacity_type())
         .collect();
+    let planned_one = only_capacity_type(planned, &requirements, known);
+    let offered = planned_one.map_or(offered, |one| BTreeSet::from([one]));
     if !offered.is_empty() {
         requirements.add(Requirement::is_in(labels::CAPACITY_TYPE, offered));
     }
     requirements
+}
+
+/// The capacity type that the plan counts on, if overlays made it the cheapest. Of several, providers take the first in their
+/// order and not the cheapest: with a discount on on-demand they would buy spot all the same, or find none.
+fn only_capacity_type<'a>(
+    planned: &'a PlannedClaim,
+    requirements: &Requirements,
+    known: &KnownLabels,
+) -> Option<&'a str> {
+    let types = &planned.instance_types;
+    let wish = requirements.get(labels::CAPACITY_TYPE).and_then(Requirement::min_values);
+    if wish.is_some() || !types.iter().any(|one| one.is_price_overlaid()) {
+        return None;
+    }
+    let offered = || {
+        let all = types.iter().flat_map(|instance_type| instance_type.launchable_offerings());
+        all.filter(|offering| offering.serves(requirements, known))
+    };
+    let place = |offering: &Offering| {
+        let at = PREFERENCE.iter().position(|one| offering.capacity_type() == Some(*one));
+        at.unwrap_or(PREFERENCE.len())
+    };
+    let preferred = offered().min_by_key(|offering| place(offering))?;
+    // Among equals the provider may have its way.
+    let cheapest = offered().min_by_key(|offering| (offering.price, place(offering)))?;
+    let differs = cheapest.capacity_type() != preferred.capacity_type();
+    cheapest.capacity_type().filter(|_| differs)
 }
 
 /// The labels of the pool, and one value for each label of the user's own that the plan leaves open: nodes must
@@ -104,6 +137,13 @@ fn claim_annotations(pool: &NodePool, planned: &PlannedClaim) -> BTreeMap<String
     NODE_POOL.write(&mut all, pool.hash());
     let relaxed = planned.min_values_relaxed.to_string();
     all.insert(annotations::MIN_VALUES_RELAXED.into(), relaxed);
+    let types = &planned.instance_types;
+    if types.iter().any(|one| one.is_price_overlaid()) {
+        all.insert(annotations::PRICE_OVERLAY_APPLIED.into(), "true".into());
+    }
+    if types.iter().any(|one| one.is_capacity_overlaid()) {
+        all.insert(annotations::CAPACITY_OVERLAY_APPLIED.into(), "true".into());
+    }
     all
 }
 
@@ -249,6 +289,42 @@ mod tests {
             let claim = built_from("x", &planned, &rules);
             assert_eq!(claim.labels().contains_key("team2"), expected, "{what}");
         }
+    }
+
+    /// Providers take spot before on-demand, whatever it costs.
+    #[test]
+    fn a_discount_that_makes_another_capacity_type_the_cheapest_is_bought() {
+        let check = |spot: &str, on_demand: &str, base: Option<&str>, expected: &[&str]| {
+            let price = |text: &str| text.parse::<Price>().unwrap();
+            let offering = |terms: &str, now: &str, base: Option<&str>| Offering {
+                requirements: Requirements::new([
+                    Requirement::is_in(labels::CAPACITY_TYPE, [terms]),
+                    Requirement::is_in(labels::ZONE, ["a"]),
+                ]),
+                price: price(now),
+                base_price: base.map(price),
+                available: true,
+                ..Offering::default()
+            };
+            let offerings =
+                vec![offering("spot", spot, None), offering("on-demand", on_demand, base)];
+            let (all, capacity) = (Requirements::default(), kerf_model::Resources::new());
+            let overhead = kerf_model::Overhead::default();
+            let one = InstanceType::new("m", all, offerings, capacity, overhead);
+            let planned = PlannedClaim { instance_types: vec![Arc::new(one)], ..planned() };
+            let claim = built_from("x", &planned, &LabelRules::default());
+            let of_type =
+                |one: &&kerf_api::NodeSelectorRequirement| one.key == labels::CAPACITY_TYPE;
+            let found = claim.spec.requirements.iter().find(of_type).unwrap();
+            assert_eq!(found.values, expected, "{spot} {on_demand} {base:?}");
+            let written = claim.annotations().get(annotations::PRICE_OVERLAY_APPLIED);
+            assert_eq!(written.map(String::as_str), base.map(|_| "true"));
+            assert!(!claim.annotations().contains_key(annotations::CAPACITY_OVERLAY_APPLIED));
+        };
+        check("2", "1", None, &["on-demand", "spot"]);
+        check("2", "1", Some("4"), &["on-demand"]);
+        check("2", "3", Some("4"), &["on-demand", "spot"]);
+        check("2", "2", Some("4"), &["on-demand", "spot"]);
     }
 
     #[test]

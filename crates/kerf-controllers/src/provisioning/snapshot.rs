@@ -29,24 +29,32 @@ pub(super) async fn take(context: &Context, promised: BTreeSet<Key>) -> Result<T
     // Of pools that launch nothing for pods, only that matters here.
     let inputs = inputs(context, |pool| Idle::of(pool).is_none()).await;
     let taken = context.index.read().snapshot(Inputs { promised, ..inputs })?;
+    remember_prices(context, &taken.snapshot);
     report_pools(context, &taken.snapshot);
     Ok(taken)
 }
 
+/// Keeps for metrics what the instance types of the pools cost, as decisions see it.
+pub(crate) fn remember_prices(context: &Context, snapshot: &Snapshot) {
+    for (name, pool) in snapshot.pools.iter().filter(|(_, pool)| !pool.instance_types.is_empty()) {
+        context.prices.remember(name, &pool.instance_types);
+    }
+}
+
 /// What a snapshot is made from, with the instance types of these pools.
 pub(crate) async fn inputs(context: &Context, of: fn(&NodePool) -> bool) -> Inputs {
-    let pools = pools_with_classes(context, of);
+    // An overlay that contradicts another in any pool is left out in all of them.
+    let overlaid = context.index.read().has_overlays();
+    let pools = pools_with_classes(context, |pool| overlaid || of(pool));
     let inputs =
         snapshot_inputs(&*context.provider, &context.settings, &pools, context.now()).await;
     for (pool, class) in &pools {
         let name = pool.name_any();
-        match &inputs.instance_types[&name] {
-            Ok(types) => context.prices.remember(&name, types),
-            // The pool says by itself that its NodeClass is missing.
-            Err(_) if class.is_none() => {}
-            Err(error) => {
-                error!(pool = name, error, "the instance types of the nodepool are unknown");
-            }
+        // The pool says by itself that its NodeClass is missing.
+        if let Err(error) = &inputs.instance_types[&name]
+            && class.is_some()
+        {
+            error!(pool = name, error, "the instance types of the nodepool are unknown");
         }
     }
     inputs
@@ -55,7 +63,7 @@ pub(crate) async fn inputs(context: &Context, of: fn(&NodePool) -> bool) -> Inpu
 /// These pools, with their NodeClasses beside them.
 pub(crate) fn pools_with_classes(
     context: &Context,
-    of: fn(&NodePool) -> bool,
+    of: impl Fn(&NodePool) -> bool,
 ) -> Vec<(Arc<NodePool>, Option<Arc<NodeClass>>)> {
     let cluster = context.index.read();
     let pools = cluster.pools().values().filter(|pool| of(pool));

@@ -22,7 +22,11 @@ pub const GATES: [Gate; 9] = [
         switch: Some(|gates| &mut gates.spot_to_spot_consolidation),
         ..Gate::alpha("SpotToSpotConsolidation")
     },
-    Gate::alpha("NodeOverlay"),
+    Gate {
+        help: "NodeOverlays change the prices and the capacity of instance types",
+        switch: Some(|gates| &mut gates.node_overlay),
+        ..Gate::alpha("NodeOverlay")
+    },
     Gate {
         // Other than in Karpenter: a pool without `replicas` is not affected.
         default: true,
@@ -62,6 +66,7 @@ pub struct FeatureGates {
     pub node_repair: bool,
     pub reserved_capacity: bool,
     pub spot_to_spot_consolidation: bool,
+    pub node_overlay: bool,
     pub static_capacity: bool,
 }
 
@@ -71,6 +76,7 @@ impl Default for FeatureGates {
             node_repair: false,
             reserved_capacity: false,
             spot_to_spot_consolidation: false,
+            node_overlay: false,
             static_capacity: false,
         };
         for Gate { default, switch, .. } in GATES {
@@ -259,6 +265,7 @@ mod tests {
                 " NodeRepair = T , ReservedCapacity=0,",
                 FeatureGates { node_repair: true, reserved_capacity: false, ..none },
             ),
+            ("NodeOverlay=1", FeatureGates { node_overlay: true, ..none }),
             ("StaticCapacity=false", FeatureGates { static_capacity: false, ..none }),
             ("NodeRepair=true,NodeRepair=false", none),
             (
@@ -280,15 +287,16 @@ mod tests {
 
     #[test]
     fn gates_that_kerf_does_not_have_are_accepted_and_reported() {
-        let (gates, ignored) =
-            FeatureGates::parse("NodeOverlay=true,TerminateFirstDrift=1,FromTheFuture=false")
-                .unwrap();
+        let (gates, ignored) = FeatureGates::parse(
+            "PodDeletionCostManagement=true,TerminateFirstDrift=1,FromTheFuture=false",
+        )
+        .unwrap();
         assert_eq!(gates, FeatureGates::default());
         let messages: Vec<_> = ignored.iter().map(ToString::to_string).collect();
         assert_eq!(
             messages,
             [
-                "feature gate NodeOverlay: Kerf does not have this feature yet",
+                "feature gate PodDeletionCostManagement: Kerf does not have this feature yet",
                 "feature gate TerminateFirstDrift: Kerf does not have this feature yet",
                 "feature gate FromTheFuture: unknown to Kerf",
             ]

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kerf_api::{NodeClaim, NodeClass};
+use kerf_api::{NodeClaim, NodeClass, NodePool};
 use kerf_aws_api::Ec2NodeClass;
 use kerf_aws_client::Aws as _;
 use kerf_aws_wire::ec2;
 use kerf_fake_aws::{Depth, FakeAws, Fault, PoolSelector};
+use kerf_model::{
+    KnownLabels, Labels, Requirement, Requirements,
+    overlay::{Offered, Overlay, PriceChange, adjust},
+};
 use kerf_provider::{CloudProvider, ProviderError};
 use kerf_provider_aws::{Connection, Options};
 use kerf_runtime::Clock;
@@ -60,6 +64,34 @@ impl Account {
         let all = self.aws.instances().into_iter().filter(is_of);
         all.filter_map(|one| one.instance_id).collect()
     }
+}
+
+/// By its own prices EC2 would take the smallest type.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_planned_by_overlaid_prices_is_bought_by_them() {
+    let account = Account::open();
+    let provider = account.provider();
+    let pool = NodePool::default();
+    let types = provider.instance_types(&pool, &account.class).await.unwrap();
+    let overlay = Overlay {
+        name: "dear".to_owned(),
+        requirements: Requirements::new([Requirement::is_in(
+            "node.kubernetes.io/instance-type",
+            ["m5.large"],
+        )]),
+        price: Some(PriceChange::To("9".parse().unwrap())),
+        ..Overlay::default()
+    };
+    let offered = Offered { pool: "general", labels: &Labels::new(), types: &types };
+    let known = KnownLabels::from(&provider.facts().label_rules);
+    let mut adjusted = adjust(&[overlay], &[offered], &known);
+    let types = adjusted.types.remove("general").unwrap().into();
+    let mut claim = claim("c1");
+    let applied = "karpenter.sh/price-overlay-applied".to_owned();
+    claim.metadata.annotations.get_or_insert_default().insert(applied, "true".to_owned());
+    let launched = provider.create_overlaid(&claim, &account.class, types).await.unwrap();
+    let of_type = launched.labels.get("node.kubernetes.io/instance-type").map(String::as_str);
+    assert_eq!(of_type, Some("m5.xlarge"));
 }
 
 /// A claim with this UID for an m5 on demand.

@@ -329,14 +329,14 @@ fn what_kerf_does_not_have_is_accepted_with_a_warning() {
         assert_eq!(options.settings.gates, FeatureGates::default());
         options.warnings
     };
-    let gates = "NodeOverlay=true,CapacityBuffer=true,Sorcery=true";
+    let gates = "TerminateFirstDrift=true,CapacityBuffer=true,Sorcery=true";
     assert_eq!(
         warnings(
             &["--enable-profiling", "--ignore-dra-requests=false"],
             &[("FEATURE_GATES", gates)]
         ),
         [
-            "feature gate NodeOverlay: Kerf does not have this feature yet",
+            "feature gate TerminateFirstDrift: Kerf does not have this feature yet",
             "feature gate CapacityBuffer: Kerf does not have this feature yet",
             "feature gate Sorcery: unknown to Kerf",
             "--enable-profiling: Kerf has no profiling endpoints",

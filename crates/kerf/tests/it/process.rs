@@ -192,9 +192,11 @@ fn a_server_that_is_down_is_waited_for() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let home = tempfile::tempdir().unwrap();
     write_kubeconfig(home.path(), &format!("http://127.0.0.1:{port}"));
-    let mut operator = Running::start(kerf_run(home.path(), &["--feature-gates=NodeOverlay=true"]));
+    let mut operator =
+        Running::start(kerf_run(home.path(), &["--feature-gates=TerminateFirstDrift=true"]));
 
-    let warning = operator.line("feature gate NodeOverlay: Kerf does not have this feature yet");
+    let warning =
+        operator.line("feature gate TerminateFirstDrift: Kerf does not have this feature yet");
     assert_eq!(warning["level"], "WARN");
     let (metrics, probes) = (operator.line("listening"), operator.line("listening"));
     assert_eq!(

@@ -80,7 +80,10 @@ impl Launches {
         if let Some(why) = self.why_not_now(&uid) {
             return Err(why);
         }
-        let launched = context.provider.create(claim, &class).await;
+        let launched = match context.overlaid_types(claim).await? {
+            Some(types) => context.provider.create_overlaid(claim, &class, types).await,
+            None => context.provider.create(claim, &class).await,
+        };
         if let Err(error) = &launched {
             self.postpone(uid, error);
         }

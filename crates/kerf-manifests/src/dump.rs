@@ -11,17 +11,18 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
-use kerf_api::{NodeClaim, NodePool};
+use kerf_api::{NodeClaim, NodeOverlay, NodePool};
 use kube_core::ApiResource;
 use serde_json::{Value, json};
 
 use crate::fields::{trim, trim_node_class};
 
 /// Everything that decisions depend on, but for NodeClasses, which are the providers'. Pods come last: their nodes are then known already.
-pub fn dumped_resources() -> [ApiResource; 15] {
+pub fn dumped_resources() -> [ApiResource; 16] {
     [
         ApiResource::erase::<NodePool>(&()),
         ApiResource::erase::<NodeClaim>(&()),
+        ApiResource::erase::<NodeOverlay>(&()),
         ApiResource::erase::<Node>(&()),
         ApiResource::erase::<DaemonSet>(&()),
         ApiResource::erase::<PodDisruptionBudget>(&()),

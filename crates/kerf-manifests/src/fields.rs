@@ -24,6 +24,7 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
             "status.lastPodEventTime",
         ]],
     ),
+    ("karpenter.sh/v1alpha1", "NodeOverlay", &[&["spec"]]),
     (
         "v1",
         "Node",

@@ -14,7 +14,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
-use kerf_api::{GROUP, NodeClaim, NodeClass, NodePool, labels::LabelRules};
+use kerf_api::{GROUP, NodeClaim, NodeClass, NodeOverlay, NodePool, labels::LabelRules};
 use kerf_cluster::{Cluster, Key, Kind};
 use kube_core::{DynamicObject, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -191,6 +191,7 @@ impl Loader {
         match kind {
             "NodePool" => load::<NodePool>(cluster, kind, object),
             "NodeClaim" => load::<NodeClaim>(cluster, kind, object),
+            "NodeOverlay" => load::<NodeOverlay>(cluster, kind, object),
             "Node" => load::<Node>(cluster, kind, object),
             "Namespace" => load::<Namespace>(cluster, kind, object),
             "PersistentVolume" => load::<PersistentVolume>(cluster, kind, object),

@@ -8,6 +8,7 @@ use kerf_api::{
 };
 use kerf_cluster::{
     Cluster,
+    overlays::Overlaid,
     snapshot::{Inputs, Taken},
     view::{self, Unreadable},
 };
@@ -36,6 +37,12 @@ impl Loaded {
 impl Offline {
     pub fn snapshot(&self) -> Result<Taken, Unreadable> {
         self.loaded.cluster.snapshot(self.inputs.clone())
+    }
+
+    /// What the overlays change.
+    pub fn overlaid(&self) -> Overlaid {
+        let Inputs { instance_types, label_rules, .. } = &self.inputs;
+        self.loaded.cluster.overlaid(instance_types.clone(), label_rules)
     }
 }
 

@@ -54,7 +54,8 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
             let known = || snapshot.pools.keys().map(String::as_str).collect();
             let found = explainer.pool(name).ok_or_else(|| not_there("nodepool", name, known()))?;
             let unknown_types = unknown_types(&objects, Some(name));
-            let report = pool::Report::new(&found, objects.moment, unknown_types);
+            let effects = objects.seen.overlaid().effects.remove(name).unwrap_or_default();
+            let report = pool::Report::new(&found, objects.moment, unknown_types, &effects);
             print(&report, output, |report, _| pool::text::render(report))
         }
         Explained::Pod { namespace, name } => {

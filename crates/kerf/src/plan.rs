@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kerf_api::{
     NodeClaim, NodePool, ObjectExt,
     conditions::{Conditioned, DRIFTED, LAUNCHED},
+    labels::LabelRules,
 };
 use kerf_cluster::{
     Cluster,
@@ -141,6 +142,8 @@ impl Objects {
             if is_live {
                 let read: ReadCluster = read_cluster(target, |_| {})?;
                 namespace = read.namespace;
+                let refused = read.without_overlays.filter(|_| settings.gates.node_overlay);
+                warnings.extend(refused.map(|why| format!("NodeOverlays are left out: {why}")));
                 return add_all(read.objects, objects);
             }
             warnings = input::read(files, objects)?;
@@ -178,6 +181,9 @@ impl Objects {
         let moment = Moment::of(now, newest, is_live);
         let mut loaded = objects.finish(&label_rules, moment.judged_at);
         loaded.cluster.spread_by_default(settings.default_spread.clone());
+        if settings.gates.node_overlay {
+            loaded.cluster.apply_overlays();
+        }
         let cluster = &loaded.cluster;
         if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {
             return Err(PlanError::NowhereToGo);
@@ -191,6 +197,7 @@ impl Objects {
             instance_types.insert(pool.name_any(), known);
         }
         let (now, churn) = (moment.judged_at, settings.churn);
+        warnings.extend(overlay_notes(cluster, &instance_types, &label_rules));
         let types = instance_types.clone();
         let inputs = Inputs { now, label_rules, instance_types, churn, ..Inputs::default() };
         let mut seen = loaded.seen_with(inputs);
@@ -221,6 +228,22 @@ fn add_all(objects: impl IntoIterator<Item = Value>, loader: &mut Loader) -> Res
         loader.add(object).map_err(InputError::of_cluster)?;
     }
     Ok(())
+}
+
+/// Of overlays that change nothing, and why.
+fn overlay_notes(
+    cluster: &Cluster,
+    types: &BTreeMap<String, KnownTypes>,
+    rules: &LabelRules,
+) -> Vec<String> {
+    let count = cluster.overlays().values().count();
+    if count > 0 && !cluster.applies_overlays() {
+        let counted = table::count(count, "NodeOverlay");
+        let note = "left out, because the feature gate NodeOverlay is off; switch it on with --feature-gates=NodeOverlay=true";
+        return vec![format!("{counted} {note}")];
+    }
+    let left_out = cluster.overlaid(types.clone(), rules).left_out.into_iter();
+    left_out.map(|(name, why)| format!("NodeOverlay {name} is left out: {why}")).collect()
 }
 
 /// NodeClasses in files may have been changed since their claims were launched. What an operator has found stays.

@@ -98,6 +98,7 @@ fn write(objects: &[Value], taken_at: Timestamp, to: &mut (impl Write + ?Sized))
 pub(crate) enum Progress<'a> {
     Read { plural: &'a str, count: usize },
     LeftOut { kind: &'a str },
+    Refused { problem: &'a str },
 }
 
 impl fmt::Display for Progress<'_> {
@@ -107,6 +108,7 @@ impl fmt::Display for Progress<'_> {
             Self::LeftOut { kind } => {
                 write!(f, "left out {kind}: this build of kerf has no provider for it")
             }
+            Self::Refused { problem } => write!(f, "left out NodeOverlay: {problem}"),
         }
     }
 }
@@ -116,6 +118,8 @@ pub(crate) struct ReadCluster {
     pub(crate) objects: Vec<Value>,
     /// That of the context.
     pub(crate) namespace: String,
+    /// Why there are no NodeOverlays, if they were refused.
+    pub(crate) without_overlays: Option<String>,
 }
 
 /// Lists everything that decisions depend on, trimmed to what they use. Nothing is written, and secrets and
@@ -155,10 +159,20 @@ async fn read_all(
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<ReadCluster, ReadError> {
     let Connected { client, namespace, .. } = connect(target).await?;
-    let mut objects = Vec::new();
+    let (mut objects, mut without_overlays) = (Vec::new(), None);
     for resource in dumped_resources() {
         let before = objects.len();
-        list(&client, &resource, &mut objects, |item| dumped(item, &resource)).await?;
+        let listed = list(&client, &resource, &mut objects, |item| dumped(item, &resource)).await;
+        match listed {
+            // Roles that were made before there were overlays do not grant them.
+            Err(error @ ReadError::List { .. }) if resource.kind == "NodeOverlay" => {
+                let problem = error.to_string();
+                progress(Progress::Refused { problem: &problem });
+                without_overlays = Some(problem);
+                continue;
+            }
+            listed => drop(listed?),
+        }
         progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
     }
     // Other kinds may not exist, and whoever may not list them is refused all the same.
@@ -172,7 +186,7 @@ async fn read_all(
         list(&client, &resource, &mut objects, trimmed).await?;
         progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
     }
-    Ok(ReadCluster { objects, namespace })
+    Ok(ReadCluster { objects, namespace, without_overlays })
 }
 
 /// Adds all objects of a kind, and says at which revision they were like that; nothing where the kind is not there.

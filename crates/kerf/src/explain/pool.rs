@@ -1,10 +1,12 @@
 //! One NodePool as a value: the verdict, its settings, its budgets, and a line for each of its nodes.
 
+use std::collections::BTreeMap;
+
 use kerf_disruption::{
     Allowance,
     explain::{BudgetExplanation, NodeVerdict, PoolExplanation},
 };
-use kerf_model::{Price, churn::GracePeriod};
+use kerf_model::{Price, churn::GracePeriod, overlay::Effect};
 use serde::Serialize;
 
 use super::verdict::{Refusal, Verdict};
@@ -32,6 +34,9 @@ pub(crate) struct Report {
     /// Why nothing is known about its machines, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_types: Option<String>,
+    /// NodeOverlays that change something in this pool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    overlays: Vec<OverlayReport>,
     budgets: Vec<BudgetReport>,
     allowances: Vec<AllowanceReport>,
     nodes: Vec<NodeReport>,
@@ -48,6 +53,18 @@ struct BudgetReport {
     active: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+}
+
+/// What a NodeOverlay changes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct OverlayReport {
+    overlay: String,
+    /// Offerings whose price is as it says.
+    priced_offerings: usize,
+    /// Instance types that have a resource from it.
+    types_with_capacity: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,6 +105,7 @@ impl Report {
         found: &PoolExplanation,
         moment: Moment,
         unknown_types: Option<String>,
+        effects: &BTreeMap<String, Effect>,
     ) -> Self {
         Self {
             verdict: Verdict::of_pool(found),
@@ -104,6 +122,14 @@ impl Report {
             },
             moment,
             unknown_types,
+            overlays: effects
+                .iter()
+                .map(|(overlay, effect)| OverlayReport {
+                    overlay: overlay.clone(),
+                    priced_offerings: effect.priced_offerings,
+                    types_with_capacity: effect.types_with_capacity,
+                })
+                .collect(),
             budgets: found.budgets.iter().map(BudgetReport::new).collect(),
             allowances: found
                 .allowances

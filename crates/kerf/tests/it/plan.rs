@@ -113,6 +113,43 @@ fn a_dump_is_read_as_it_is_and_its_nodes_are_used_first() {
 }
 
 #[test]
+fn overlays_count_with_their_gate_and_say_why_they_do_not() {
+    const GATE: &str = "--feature-gates=NodeOverlay=true";
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("overlays.json");
+    let overlays = |names: &[&str]| {
+        let spec = json!({"requirements": [], "priceAdjustment": "-50%"});
+        let overlay = |name: &&str| {
+            json!({
+                "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+                "metadata": {"name": name}, "spec": spec,
+            })
+        };
+        let items: Vec<_> = names.iter().map(overlay).collect();
+        fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
+            .unwrap();
+    };
+    let plan = |arguments: &[&str]| {
+        let file = file.to_str().unwrap();
+        let files = ["-f", POOL, "-f", DEPLOYMENT, "-f", file];
+        let plan = planned_json(&[&files[..], arguments].concat());
+        let price = plan["summary"]["pricePerHour"].as_str().unwrap().parse::<f64>().unwrap();
+        (price, plan["notes"].to_string())
+    };
+    overlays(&["a"]);
+    let (list_price, notes) = plan(&[]);
+    assert!(notes.contains("1 NodeOverlay left out, because the feature gate NodeOverlay is off"));
+    let (half, notes) = plan(&[GATE]);
+    assert!((half * 2.0 - list_price).abs() < 1e-6, "{half} {list_price}");
+    assert!(!notes.contains("NodeOverlay"), "{notes}");
+    overlays(&["a", "b"]);
+    let (half, notes) = plan(&[GATE]);
+    assert!((half * 2.0 - list_price).abs() < 1e-6, "{half} {list_price}");
+    let why = "NodeOverlay a is left out: conflict with another overlay: b has the same weight";
+    assert!(notes.contains(why), "{notes}");
+}
+
+#[test]
 fn without_a_pool_the_nodes_are_still_used() {
     insta::assert_snapshot!(planned(&["-f", CLUSTER]));
 }

@@ -25,6 +25,18 @@ pub(crate) fn render(report: &Report) -> String {
         let _ = writeln!(text, "  {line}");
     }
     text.push('\n');
+    if !report.overlays.is_empty() {
+        let overlays = report.overlays.iter().map(|one| {
+            [
+                one.overlay.clone(),
+                one.priced_offerings.to_string(),
+                one.types_with_capacity.to_string(),
+            ]
+        });
+        let header = ["OVERLAY", "PRICED OFFERINGS", "TYPES WITH CAPACITY"];
+        text.push_str(&section("NodeOverlays that change instance types", &header, overlays));
+        text.push('\n');
+    }
     let budgets = report.budgets.iter().map(|budget| {
         [
             budget.nodes.clone(),

@@ -239,7 +239,7 @@ impl Ledger {
     pub(crate) fn reprice(&mut self, now: Timestamp, market: &Market) {
         self.pass(now);
         for node in self.nodes.values_mut() {
-            node.price = market.price(&node.place);
+            node.price = market.price_in(&node.pool, &node.place);
         }
         self.totals.peak_price = self.totals.peak_price.max(self.price_per_hour());
     }
@@ -316,7 +316,7 @@ impl Ledger {
                 allocatable.set(resource, amount);
             }
         }
-        let price = market.price(&place);
+        let price = market.price_in(pool, &place);
         let told = format!(
             "{key}: {} {} in {} for {} per hour",
             place.instance_type,

@@ -14,6 +14,7 @@ mod load;
 mod market;
 mod objects;
 mod operator;
+mod overlays;
 mod play;
 mod policy;
 mod report;

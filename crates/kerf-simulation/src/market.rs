@@ -14,6 +14,7 @@ use kerf_testbed::Random;
 use serde_json::{Value, json};
 
 use crate::{
+    overlays::Overlays,
     scenario::{InstanceTypeEntry, PriceMovement, Scenario},
     stock::Stock,
 };
@@ -27,6 +28,9 @@ pub(crate) struct Market {
     /// How far each offering has wandered, per movement.
     wandered: BTreeMap<(usize, Place), i64>,
     prices: BTreeMap<Place, Price>,
+    overlays: Option<Arc<Overlays>>,
+    /// Of those pools in which overlays change it.
+    overlaid: BTreeMap<(String, Place), Price>,
     random: Random,
 }
 
@@ -81,6 +85,8 @@ impl Market {
             movements: scenario.prices.clone(),
             wandered: BTreeMap::new(),
             prices: BTreeMap::new(),
+            overlays: None,
+            overlaid: BTreeMap::new(),
             random,
         };
         market.note_prices(Duration::ZERO);
@@ -90,6 +96,18 @@ impl Market {
             }
         }
         Ok(market)
+    }
+
+    /// From now on the scenario's overlays decide what is paid.
+    pub(crate) fn overlaid_by(mut self, scenario: &Scenario) -> Self {
+        self.overlays = Overlays::of(scenario).map(Arc::new);
+        self.note_overlaid();
+        self
+    }
+
+    fn note_overlaid(&mut self) {
+        let prices = |overlays: &Arc<Overlays>| overlays.prices(&self.offers(), self.label_rules());
+        self.overlaid = self.overlays.as_ref().map(prices).unwrap_or_default();
     }
 
     /// What each pool can launch, at the prices of now.
@@ -111,6 +129,13 @@ impl Market {
 
     pub(crate) fn label_rules(&self) -> &LabelRules {
         &self.stock.label_rules
+    }
+
+    /// What a pool pays.
+    pub(crate) fn price_in(&self, pool: &str, place: &Place) -> Price {
+        let overlaid = (!self.overlaid.is_empty())
+            .then(|| self.overlaid.get(&(pool.to_owned(), place.clone())).copied());
+        overlaid.flatten().unwrap_or_else(|| self.price(place))
     }
 
     pub(crate) fn price(&self, place: &Place) -> Price {
@@ -153,6 +178,7 @@ impl Market {
             }
         }
         self.note_prices(now);
+        self.note_overlaid();
     }
 
     fn note_prices(&mut self, now: Duration) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     cloud::Cloud,
     policy::Policy,
-    scenario::{PoolEntry, Scenario, Workload},
+    scenario::{OverlayEntry, PoolEntry, Scenario, Workload},
 };
 
 /// What pools and workloads need, in an order in which it can be created.
@@ -89,6 +89,13 @@ pub(crate) fn node_pool(entry: &PoolEntry, policy: &Policy, cloud: &Cloud) -> Va
     merge(&mut spec["disruption"], &Value::Object(policy.disruption.clone()));
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": entry.name}, "spec": spec,
+    })
+}
+
+pub(crate) fn node_overlay(entry: &OverlayEntry) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+        "metadata": {"name": entry.name}, "spec": entry.spec,
     })
 }
 

@@ -112,7 +112,10 @@ impl Play {
         let settings = policy.settings(&scenario.operator);
         let settings = settings.map_err(|source| PlayError::of(policy, source))?;
         let mut random = Random::seeded(scenario.seed);
-        let market = Market::open(scenario, random.fork())?;
+        let mut market = Market::open(scenario, random.fork())?;
+        if settings.gates.node_overlay {
+            market = market.overlaid_by(scenario);
+        }
         let script = script(scenario, &market, &mut random);
 
         let initial = &scenario.initial;
@@ -128,6 +131,9 @@ impl Play {
         let writer = Writer::new(&testbed, &policy.name);
         for object in objects::foundation(scenario) {
             writer.create(&object).await?;
+        }
+        for overlay in &scenario.overlays {
+            writer.create(&objects::node_overlay(overlay)).await?;
         }
         let mut pools = Pools::of(&scenario.cloud);
         for pool in &scenario.pools {

@@ -68,6 +68,9 @@ pub struct Scenario {
     #[serde(default)]
     pub prices: Vec<PriceMovement>,
     pub pools: Vec<PoolEntry>,
+    /// They count under policies with the feature gate `NodeOverlay`, in decisions and in costs.
+    #[serde(default)]
+    pub overlays: Vec<OverlayEntry>,
     pub workloads: Vec<Workload>,
     /// Policies besides the built-in ones.
     #[serde(default)]
@@ -164,6 +167,14 @@ pub struct PoolEntry {
     /// Edits of the spec, such as those that make nodes drift.
     #[serde(default)]
     pub changes: Vec<PoolChange>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverlayEntry {
+    pub name: String,
+    /// A NodeOverlay's spec.
+    pub spec: Map<String, Value>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -312,6 +323,7 @@ impl Scenario {
             return Err(Wrong::new("instanceTypes", problem));
         }
         unique("pools", self.pools.iter().map(|pool| &pool.name))?;
+        unique("overlays", self.overlays.iter().map(|overlay| &overlay.name))?;
         unique("workloads", self.workloads.iter().map(|workload| &workload.name))?;
         unique("instanceTypes", self.instance_types.iter().map(|entry| &entry.name))?;
         unique("policies", self.policies.iter().map(|policy| &policy.name))?;
@@ -323,6 +335,9 @@ impl Scenario {
         }
         for (index, pool) in self.pools.iter().enumerate() {
             pool.check().map_err(|wrong| wrong.within(&format!("pools[{index}]")))?;
+        }
+        for (index, overlay) in self.overlays.iter().enumerate() {
+            overlay.check().map_err(|wrong| wrong.within(&format!("overlays[{index}]")))?;
         }
         for (index, movement) in self.prices.iter().enumerate() {
             movement.check().map_err(|wrong| wrong.within(&format!("prices[{index}]")))?;
@@ -412,6 +427,16 @@ fn check_pool(name: &str, spec: &Value) -> Result<(), Wrong> {
             Err(Wrong::new(field.strip_prefix("spec.").unwrap_or(field), fault.to_string()))
         }
         None => Ok(()),
+    }
+}
+
+impl OverlayEntry {
+    /// As an API server would judge it.
+    fn check(&self) -> Result<(), Wrong> {
+        match SHIPPED.faults(&objects::node_overlay(self)).first() {
+            Some(fault) => Err(Wrong::new(fault.field(), fault.to_string())),
+            None => Ok(()),
+        }
     }
 }
 

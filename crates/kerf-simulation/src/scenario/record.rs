@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kerf_api::GoDuration;
 use serde_json::{Value, json};
 
-use super::{PoolEntry, Scenario, ScenarioError, Wrong, snapshot};
+use super::{OverlayEntry, PoolEntry, Scenario, ScenarioError, Wrong, snapshot};
 use crate::{
     cloud::Cloud,
     objects::{self, WORKLOAD},
@@ -97,6 +97,16 @@ impl PoolEntry {
             name: pool["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
             spec: pool["spec"].as_object().cloned().unwrap_or_default(),
             changes: Vec::new(),
+        }
+    }
+}
+
+impl OverlayEntry {
+    /// As a cluster has it.
+    pub(super) fn of(overlay: &Value) -> Self {
+        Self {
+            name: overlay["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            spec: overlay["spec"].as_object().cloned().unwrap_or_default(),
         }
     }
 }

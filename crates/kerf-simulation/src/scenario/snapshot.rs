@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kerf_api::{GoDuration, TERMINATION_FINALIZER, conditions, labels, taints};
 use serde_json::{Map, Value, json};
 
-use super::{PoolEntry, Scenario, Timing, Wrong};
+use super::{OverlayEntry, PoolEntry, Scenario, Timing, Wrong};
 use crate::{
     cloud::Cloud,
     initial::{InitialCluster, InitialNode, Set},
@@ -53,11 +53,12 @@ pub(super) fn cluster(
     // Lists of kubectl say more than snapshots; some of it would tie objects to the cluster they come from.
     items.iter_mut().for_each(kerf_manifests::trim);
     let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
-    let (mut namespaces, mut objects) = (vec![], vec![]);
+    let (mut namespaces, mut objects, mut overlays) = (vec![], vec![], vec![]);
     for item in items.into_iter().filter(|item| !leaves(item)) {
         match text(&item, "/kind") {
             "NodePool" => pools.push(PoolEntry::of(&item)),
             "NodeClaim" => claims.push(item),
+            "NodeOverlay" => overlays.push(OverlayEntry::of(&item)),
             "Node" => nodes.push(item),
             "Pod" => pods.push(item),
             "Namespace" => namespaces.push(bare(&item)),
@@ -80,6 +81,7 @@ pub(super) fn cluster(
         instance_types: Vec::new(),
         prices: Vec::new(),
         pools,
+        overlays,
         workloads: Vec::new(),
         policies: Vec::new(),
         cloud: Cloud::default(),

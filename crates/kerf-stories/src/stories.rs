@@ -213,6 +213,7 @@ macro_rules! stories {
                 virtual_time(defaults):
                     an_empty_node_is_watched_for_five_seconds,
                     a_pod_of_the_same_name_on_another_node_stays,
+                    a_pod_that_came_back_by_its_name_is_not_evicted,
                     a_node_with_two_claims_is_drained_and_let_go,
                     a_pod_that_leaves_too_slowly_is_hurried,
                     a_pod_that_never_ends_does_not_hold_its_node_for_ever;

@@ -13,7 +13,7 @@ use kerf_api::{
     conditions::{Conditioned, DRAINED, READY},
     labels, taints,
 };
-use kerf_testbed::CloudFault;
+use kerf_testbed::{CloudFault, Fault, Matching, Verb, Write};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -156,23 +156,27 @@ pub async fn an_empty_node_is_watched_for_five_seconds(world: World) {
     let_go(&world, &claim, &node).await;
 }
 
+/// One pod, whose name is that of the one before it.
+fn stateful_set(name: &str) -> StatefulSet {
+    let pod = json!({"metadata": {"labels": {"app": name}}, "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "main", "resources": {"requests": {"cpu": "1"}}}],
+    }});
+    build::object(json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 1, "serviceName": name, "template": pod,
+            "selector": {"matchLabels": {"app": name}},
+        },
+    }))
+}
+
 /// Its name is all that it has in common with the pod that was to be evicted.
 pub async fn a_pod_of_the_same_name_on_another_node_stays(world: World) {
     with_pool(&world, &json!({})).await;
     let budget = world.create(build::budget("a", &json!({"maxUnavailable": 0}))).await;
-    let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": "main", "resources": {"requests": {"cpu": "1"}}}],
-    }});
-    let set: StatefulSet = build::object(json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet",
-        "metadata": {"name": "a", "namespace": "default"},
-        "spec": {
-            "replicas": 1, "serviceName": "a", "template": pod,
-            "selector": {"matchLabels": {"app": "a"}},
-        },
-    }));
-    world.create(set).await;
+    world.create(stateful_set("a")).await;
     let (claim, node) = world.until("the node is ready", one_ready_node).await;
     let pods = world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
     world.delete(&claim).await;
@@ -192,6 +196,34 @@ pub async fn a_pod_of_the_same_name_on_another_node_stays(world: World) {
     assert_eq!(world.get(&next[0]).await.and_then(|pod| pod.uid()), next[0].uid());
     let evicted = told(&world, "Evicted", &next[0]).await;
     assert!(evicted.is_err(), "{evicted:?}");
+}
+
+/// The operator hears late that the pod which its drain waits for is gone, and that another has come by its name.
+pub async fn a_pod_that_came_back_by_its_name_is_not_evicted(world: World) {
+    let late = Fault::WatchDelay(Duration::from_secs(20));
+    let pods = Matching::any().verb(Verb::Watch).resource("pods");
+    world.faults().at_rate(1.0, pods, late);
+    with_pool(&world, &json!({})).await;
+    world.create(build::budget("a", &json!({"maxUnavailable": 0}))).await;
+    world.create(stateful_set("a")).await;
+    let (claim, node) = world.until("the node is ready", one_ready_node).await;
+    let pods = world.until("the pod runs", async |world: &World| all_run(world, 1).await).await;
+    world.delete(&claim).await;
+    world
+        .until("the budget holds the drain", async |world: &World| {
+            let why = told_all(world, "FailedDraining", &node).await;
+            let held = why.iter().any(|why| why.contains("violates a PDB"));
+            if held { Ok(()) } else { Err(format!("{why:?}")) }
+        })
+        .await;
+    world.delete(&pods[0]).await;
+    let_go(&world, &claim, &node).await;
+    world.until("the next runs", async |world: &World| all_run(world, 1).await).await;
+    let log = world.event_log();
+    let made = log.entries().iter().filter(|it| {
+        &*it.resource == "pods" && &*it.key == "default/a-0" && it.what == Write::Created
+    });
+    assert_eq!(made.count(), 2, "the first pod, and the one that came after it");
 }
 
 /// Two claims for one instance: nobody can say whose it is, so it is drained and let go, and no claim goes with it.

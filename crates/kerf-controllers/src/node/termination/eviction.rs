@@ -9,7 +9,11 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    policy::v1::Eviction,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, DeleteOptions, ObjectMeta};
 use kerf_api::conditions::{Conditioned, DISRUPTION_REASON};
 use kerf_cluster::{Key, pods};
 use kerf_runtime::{
@@ -18,7 +22,8 @@ use kerf_runtime::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, EvictParams, Preconditions},
+    api::{DeleteParams, PostParams, Preconditions},
+    core::Status,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -123,8 +128,9 @@ impl Evictions {
 
 async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
-    let params = EvictParams { delete_options: Some(only_this(id)), ..EvictParams::default() };
-    let answer = api.evict(&id.name, &params).await;
+    let (params, eviction) = (PostParams::default(), eviction(id));
+    let answer: kube::Result<Status> =
+        api.create_subresource("eviction", &id.name, &params, &eviction).await;
     context.metrics.eviction_answered(match &answer {
         Ok(_) => 200,
         Err(kube::Error::Api(status)) => status.code,
@@ -218,6 +224,21 @@ fn node_of(context: &Context, pod: &Pod) -> Option<Arc<Node>> {
     context.index.read().nodes().named(name).cloned()
 }
 
+/// `Api::evict` writes the options under a name that the API server does not know. It leaves them out, and evicts whichever pod has
+/// the name.
+fn eviction(id: &PodId) -> Eviction {
+    let uid = Some(id.uid.clone());
+    let preconditions = Some(meta::Preconditions { uid, resource_version: None });
+    Eviction {
+        metadata: ObjectMeta {
+            name: Some(id.name.clone()),
+            namespace: Some(id.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        delete_options: Some(DeleteOptions { preconditions, ..DeleteOptions::default() }),
+    }
+}
+
 fn only_this(id: &PodId) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions { uid: Some(id.uid.clone()), resource_version: None }),
@@ -229,6 +250,19 @@ fn only_this(id: &PodId) -> DeleteParams {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_eviction_is_of_one_pod_and_not_of_a_name() {
+        let id = PodId { namespace: "n".into(), name: "a".into(), uid: "u".into() };
+        let expected = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": "a", "namespace": "n"},
+            "deleteOptions": {
+                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"},
+            },
+        });
+        assert_eq!(serde_json::to_value(eviction(&id)).unwrap(), expected);
+    }
 
     #[test]
     fn force_is_used_when_the_grace_period_no_longer_fits() {

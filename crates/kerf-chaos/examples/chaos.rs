@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         line["seconds"] = json!(seconds);
         if outcome.has_failed() {
             failed = true;
+            line["plan"] = json!(plan);
             if places.is_empty() && only.is_empty() {
                 eprintln!("seed {seed}: {}; shrinking", outcome.violations[0]);
                 let (kept, shorter) = shrink(&plan, outcome, ATTEMPTS);

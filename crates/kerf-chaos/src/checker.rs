@@ -10,6 +10,7 @@
 
 mod calm;
 mod history;
+mod instances;
 mod objects;
 mod quantity;
 #[cfg(test)]
@@ -19,8 +20,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use calm::Instance;
 pub use history::Millis;
+pub use instances::Instance;
+use instances::Orphans;
 use objects::{Claim, Node, Pod, Pool, allowed, amounts, budgets, list, text};
 
 /// A watch may be late or silent for 30 s, and a decision is looked at a second time after 15 s.
@@ -113,6 +115,8 @@ pub struct Sent<'a> {
     pub subresource: &'a str,
     /// `namespace/name`, or `name`.
     pub key: &'a str,
+    /// The API server refuses the call for an object of that name with another uid.
+    pub uid: Option<&'a str>,
 }
 
 /// An eviction that is looked at a moment later, when all that was written before it has been seen.
@@ -132,6 +136,9 @@ pub struct Checker {
     pools: BTreeMap<String, Pool>,
     /// What PodDisruptionBudgets select, and whether they let a pod go now.
     pod_budgets: BTreeMap<String, (BTreeMap<String, String>, bool)>,
+    /// Those that are no Nodes, as the cloud had them when it was looked at last.
+    instances: BTreeMap<String, Instance>,
+    orphans: Orphans,
     holder: Option<String>,
     evictions: Vec<Eviction>,
     last_command: Option<(Millis, String)>,
@@ -231,7 +238,14 @@ impl Checker {
         if of_another || on_foreign_node {
             self.note(Invariant::ForeignUntouched, what());
         }
+        // A pod of a StatefulSet has the name of the one before it. Whoever means that one does this one no harm.
+        let means_another = call.resource == "pods"
+            && self
+                .pods
+                .get(call.key)
+                .is_some_and(|pod| call.uid.is_some_and(|uid| uid != pod.uid));
         match (call.verb, call.resource, call.subresource) {
+            _ if means_another => {}
             ("create", "pods", "eviction") => self.evicts(call),
             ("delete", "pods", "") => {
                 let node = self.pods.get(call.key).map(|pod| pod.node.clone()).unwrap_or_default();

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 pub struct Coverage(BTreeMap<(String, String), u64>);
 
 /// What the message of a pod that has no place says, and how the reason is called.
-const REFUSALS: [(&str, &str); 12] = [
+const REFUSALS: [(&str, &str); 14] = [
     ("no node can have more than", "AbsurdRequest"),
-    ("which no node has and no instance type offers", "UnknownResource"),
+    ("no instance type and no node has", "UnknownResource"),
+    ("there is no NodePool to launch", "NoPools"),
+    ("too few instance types left", "TooFewInstanceTypes"),
     ("affinity terms", "TooManyConstraints"),
     ("its limit of nodes is reached", "NodeLimit"),
     ("exceeds its limits", "Limits"),
@@ -19,7 +21,7 @@ const REFUSALS: [(&str, &str); 12] = [
     ("volume", "Volumes"),
     ("topology spread", "TopologySpread"),
     ("pod anti-affinity", "PodAntiAffinity"),
-    ("pod affinity", "PodAffinity"),
+    ("pod affinity over", "PodAffinity"),
     ("instance type", "InstanceTypes"),
 ];
 

@@ -37,17 +37,25 @@ pub(crate) struct Calls {
 }
 
 impl Journal for Calls {
-    fn sent(&self, call: &Call, _: &Incoming) {
+    fn sent(&self, call: &Call, request: &Incoming) {
         let key = match call.namespace.as_str() {
             "" => call.name.clone(),
             namespace => format!("{namespace}/{}", call.name),
         };
+        let body: Value = match call.plural.as_str() {
+            "pods" => serde_json::from_slice(&request.body).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        // Whoever writes it by another name does not ask for it: the API server leaves it out.
+        let of_eviction = body.pointer("/deleteOptions/preconditions/uid");
+        let uid = of_eviction.or_else(|| body.pointer("/preconditions/uid"));
         let sent = Sent {
             who: self.who,
             verb: call.verb.as_str(),
             resource: &call.plural,
             subresource: &call.subresource,
             key: &key,
+            uid: uid.and_then(Value::as_str),
         };
         self.judge.lock().sent(self.judge.now(), &sent);
     }

@@ -4,6 +4,7 @@
 //! by a number, and the player takes the object at that place in the order of names. So an action can be left out and the others
 //! still have a meaning.
 
+mod account;
 mod hostile;
 mod pools;
 mod users;
@@ -14,6 +15,7 @@ use kerf_testbed::Random;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use account::AccountFault;
 pub use weather::{ApiFault, ApiRule, CloudKind, CloudRule};
 
 const MINUTE: u64 = 60_000;
@@ -104,6 +106,8 @@ pub enum Action {
     },
     /// From now on these are the faults of the cloud.
     Cloud(Vec<CloudRule>),
+    /// Something goes wrong in the account of AWS.
+    Account(AccountFault),
     /// There is no more of these, until all is well again.
     Exhaust {
         instance_type: Option<String>,
@@ -145,7 +149,7 @@ pub enum Action {
 }
 
 impl Plan {
-    /// The plan of this seed.
+    /// The plan of this seed and provider.
     pub fn of(seed: u64, hours: u64, provider: Provider) -> Self {
         let mut random = Random::seeded(seed ^ 0xc4a0_5000);
         let short_watches = random.chance(0.25);
@@ -186,6 +190,9 @@ impl Plan {
                 7..11 => users::act(random),
                 11 => hostile::act(random),
                 12..16 => weather::change(random, self.short_watches),
+                16..18 if self.provider == Provider::Aws && random.chance(0.7) => {
+                    account::act(random)
+                }
                 16..18 => weather::cloud(random),
                 _ => weather::replicas(random),
             } {
@@ -247,8 +254,19 @@ mod tests {
 
     #[test]
     fn a_plan_can_be_written_down() {
-        let plan = Plan::of(7, 24, Provider::Kwok);
-        let written = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Plan>(&written).unwrap(), plan);
+        for provider in [Provider::Kwok, Provider::Aws] {
+            let plan = Plan::of(7, 24, provider);
+            let written = serde_json::to_string(&plan).unwrap();
+            assert_eq!(serde_json::from_str::<Plan>(&written).unwrap(), plan);
+        }
+    }
+
+    #[test]
+    fn only_an_account_of_aws_has_faults_of_its_own() {
+        for (provider, expected) in [(Provider::Kwok, false), (Provider::Aws, true)] {
+            let plan = Plan::of(7, 24, provider);
+            let is_of_account = |it: &Timed| matches!(it.action, Action::Account(_));
+            assert_eq!(plan.actions.iter().any(is_of_account), expected, "{provider:?}");
+        }
     }
 }

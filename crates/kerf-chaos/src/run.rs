@@ -1,9 +1,17 @@
 //! Plays a plan.
 
+#[cfg(feature = "aws")]
+mod account;
+#[cfg(not(feature = "aws"))]
+mod no_account;
 mod player;
 
+#[cfg(feature = "aws")]
+use account::{Account, begin};
 use kerf_stories::clouds::{Cloud, Kwok};
 use kerf_testbed::{Entry, Testbed};
+#[cfg(not(feature = "aws"))]
+use no_account::{Account, begin};
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
@@ -60,14 +68,11 @@ pub fn run(plan: &Plan) -> Outcome {
     record_panics();
     let played = panic::catch_unwind(AssertUnwindSafe(|| {
         Testbed::in_virtual_time(async {
-            let of: Arc<dyn Cloud> = match plan.provider {
-                Provider::Kwok => Arc::new(Kwok),
-                #[cfg(feature = "aws")]
-                Provider::Aws => Arc::new(kerf_stories_aws::AwsStage::lifelike(plan.seed)),
-                #[cfg(not(feature = "aws"))]
-                Provider::Aws => panic!("built without the feature aws"),
+            let (of, account): (Arc<dyn Cloud>, Option<Account>) = match plan.provider {
+                Provider::Kwok => (Arc::new(Kwok), None),
+                Provider::Aws => begin(plan.seed),
             };
-            Player::begin(plan, of).play(plan).await
+            Player::begin(plan, of, account).play(plan).await
         })
     }));
     let mut outcome = match played {

@@ -2,21 +2,32 @@
 
 use serde_json::{Value, json};
 
-/// Events, reasons, conditions and ends that a run should reach. `metric` names end with the label and its value.
+/// Events, reasons, conditions and ends that a run should reach. `metric` names end with the label and its value. What only
+/// `kerf explain` says (that a node is not empty, that a pool is static) is not among them.
 const KNOWN: &[(&str, &[&str])] = &[
     (
         "event",
         &[
             "AwaitingVolumeDetachment",
+            "ConsolidationApproved",
+            "ConsolidationCandidate",
+            "ConsolidationRejected",
             "Disrupted",
             "DisruptionBlocked",
             "DisruptionLaunching",
+            "DisruptionTerminating",
+            "DisruptionWaitingReadiness",
             "DriftBlocked",
             "Evicted",
             "FailedDraining",
             "FailedScheduling",
             "Finalized",
+            "InsufficientCapacityError",
+            "NoCompatibleInstanceTypes",
             "Nominated",
+            "TerminationGracePeriodExpiring",
+            "Unconsolidatable",
+            "Unreadable",
         ],
     ),
     (
@@ -44,7 +55,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "consolidation_disabled",
             "destination_grace_period",
             "do_not_disrupt",
-            "empty",
             "grace_period",
             "limit",
             "min_values",
@@ -53,7 +63,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "nominated",
             "not_consolidatable",
             "not_drifted",
-            "not_empty",
             "not_ready",
             "pdb",
             "pool_not_found",
@@ -64,7 +73,7 @@ const KNOWN: &[(&str, &[&str])] = &[
             "score",
             "setback",
             "spot_flexibility",
-            "static_pool",
+            "static_node_limit",
             "unknown_instance_types",
             "unknown_price",
             "unreadable",
@@ -78,12 +87,12 @@ const KNOWN: &[(&str, &[&str])] = &[
         &[
             "nodeclaims Consolidatable=True",
             "nodeclaims DisruptionReason=True",
-            "nodeclaims Drained=False",
+            "nodeclaims Drained=Unknown",
             "nodeclaims Drained=True",
             "nodeclaims Drifted=True",
             "nodeclaims Initialized=True",
             "nodeclaims InstanceTerminating=True",
-            "nodeclaims Launched=False",
+            "nodeclaims Launched=Unknown",
             "nodeclaims Registered=False",
             "nodeclaims VolumesDetached=False",
             "nodeclaims VolumesDetached=True",

@@ -8,20 +8,14 @@ const LONG: Millis = 60 * MINUTE;
 /// No command for this long.
 const REST: Millis = 30 * MINUTE;
 
-/// An instance that is no Node, and the claim that it was launched for.
-#[derive(Clone, Debug)]
-pub struct Instance {
-    pub id: String,
-    pub claim_uid: String,
-}
-
 impl Checker {
     /// All has been well since then.
-    pub fn is_at_rest(&mut self, now: Millis, since: Millis, nodeless: &[Instance]) {
+    pub fn is_at_rest(&mut self, now: Millis, since: Millis) {
         self.tick(now);
+        self.orphans.calm = None;
         let (now, calm) = (self.now, self.now - since);
         for (invariant, what) in
-            [self.orphans(nodeless), self.claims(now), self.taints(now), self.waiting(now)].concat()
+            [self.without_claim(), self.claims(now), self.taints(now), self.waiting(now)].concat()
         {
             self.note(invariant, what);
         }
@@ -37,31 +31,6 @@ impl Checker {
         }
     }
 
-    fn orphans(&self, nodeless: &[Instance]) -> Vec<(Invariant, String)> {
-        // A Node that goes is an instance until its last pod has gone.
-        let stays = |name: &String, is_deleting: bool| !(is_deleting && self.is_held(name));
-        let nodes = self.nodes.iter().filter(|(name, node)| stays(name, node.is_deleting));
-        let of_nodes = nodes.map(|(name, node)| (name, &node.claim_uid));
-        let others = nodeless.iter().map(|it| (&it.id, &it.claim_uid));
-        let mut uids = std::collections::BTreeMap::<&String, Vec<&String>>::new();
-        for (instance, uid) in of_nodes.chain(others).filter(|(_, uid)| !uid.is_empty()) {
-            uids.entry(uid).or_default().push(instance);
-        }
-        let has_claim = |uid: &String| self.claims.values().any(|claim| claim.uid == *uid);
-        let mut found = Vec::new();
-        for (uid, instances) in uids {
-            if !has_claim(uid) {
-                let what = format!("{instances:?}, launched for claim {uid}");
-                found.push((Invariant::InstancesHaveClaims, what));
-            }
-            if instances.len() > 1 {
-                let what = format!("claim {uid} has {instances:?}");
-                found.push((Invariant::OneInstancePerClaim, what));
-            }
-        }
-        found
-    }
-
     fn claims(&self, now: Millis) -> Vec<(Invariant, String)> {
         let mut found = Vec::new();
         for (name, claim) in &self.claims {
@@ -72,6 +41,9 @@ impl Checker {
                 None if !claim.is_initialized && claim.created + LONG <= now => {
                     format!("NodeClaim {name} has no ready node since {}", clock(claim.created))
                 }
+                None if self.has_ended(&claim.instance) => {
+                    format!("NodeClaim {name} stays, and its instance {} has ended", claim.instance)
+                }
                 _ => continue,
             };
             found.push((Invariant::ClaimsEnd, what));
@@ -80,7 +52,7 @@ impl Checker {
     }
 
     /// Whether a pod keeps a node that is deleted.
-    fn is_held(&self, node: &str) -> bool {
+    pub(super) fn is_held(&self, node: &str) -> bool {
         let holds = |pod: &Pod| {
             let is_selected = |labels: &std::collections::BTreeMap<String, String>| {
                 labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))

@@ -46,6 +46,8 @@ pub(super) struct Claim {
     pub(super) uid: String,
     pub(super) pool: String,
     pub(super) node: String,
+    /// The last part of its provider id.
+    pub(super) instance: String,
     pub(super) created: Millis,
     /// When it was first seen to be on its way out.
     pub(super) deleting: Option<Millis>,
@@ -60,12 +62,14 @@ pub(super) struct Claim {
     pub(super) is_initialized: bool,
     pub(super) is_terminating: bool,
     pub(super) has_finalizer: bool,
+    pub(super) had_finalizer: bool,
     pub(super) has_grace_period: bool,
     pub(super) expires: bool,
 }
 
 impl Claim {
     pub(super) fn read(object: &Value, now: Millis, before: Option<&Self>) -> Self {
+        let has_finalizer = list(object, "/metadata/finalizers").any(|it| it == FINALIZER);
         let deleting =
             is_deleting(object).then(|| before.and_then(|it| it.deleting).unwrap_or(now));
         let marked = condition(object, "DisruptionReason").filter(|it| it["status"] == "True");
@@ -80,6 +84,11 @@ impl Claim {
             uid: text(object, "/metadata/uid").to_owned(),
             pool: text(object, POOL).to_owned(),
             node: text(object, "/status/nodeName").to_owned(),
+            instance: text(object, "/status/providerID")
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             created: before.map_or(now, |it| it.created),
             last_going: if is_going || was_going {
                 Some(now)
@@ -94,7 +103,8 @@ impl Claim {
             is_launched: is_true(object, "Launched"),
             is_initialized: is_true(object, "Initialized"),
             is_terminating: is_true(object, "InstanceTerminating"),
-            has_finalizer: list(object, "/metadata/finalizers").any(|it| it == FINALIZER),
+            has_finalizer,
+            had_finalizer: has_finalizer || before.is_some_and(|it| it.had_finalizer),
             has_grace_period: !text(object, "/spec/terminationGracePeriod").is_empty(),
             expires: !matches!(expiry, "" | "Never" | "720h" | "720h0m0s"),
         }
@@ -149,6 +159,7 @@ impl Node {
 
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
+    pub(super) uid: String,
     pub(super) node: String,
     pub(super) phase: String,
     pub(super) is_deleting: bool,
@@ -169,6 +180,7 @@ impl Pod {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         let labels = labels.into_iter().flatten();
         Self {
+            uid: text(object, "/metadata/uid").to_owned(),
             node: node.to_owned(),
             phase: phase.to_owned(),
             is_deleting: is_deleting(object),

@@ -71,7 +71,7 @@ fn found(checker: &Checker) -> Vec<Invariant> {
 
 fn sent(checker: &mut Checker, now: Millis, who: &str, call: [&str; 4]) {
     let [verb, resource, subresource, key] = call;
-    checker.sent(now, &Sent { who, verb, resource, subresource, key });
+    checker.sent(now, &Sent { who, verb, resource, subresource, key, uid: None });
 }
 
 #[test]
@@ -133,6 +133,18 @@ fn evictions() {
         checker.tick(2 * HOUR);
         assert_eq!(found(&checker), expected, "{protects} {tainted}");
     }
+    // The one with this uid is meant, and no other of its name.
+    for (uid, expected) in [("x", vec![Invariant::TaintBeforeEviction]), ("another", vec![])] {
+        let mut checker = two_nodes();
+        let mut x = pod("a", false);
+        x["metadata"]["uid"] = json!("x");
+        checker.saw(1, "pods", "default/x", &x, false);
+        let [verb, resource, subresource, key] = evict;
+        let call = Sent { who: "first", verb, resource, subresource, key, uid: Some(uid) };
+        checker.sent(HOUR, &call);
+        checker.tick(2 * HOUR);
+        assert_eq!(found(&checker), expected, "{uid}");
+    }
     for (grace, expected) in
         [(json!("5m"), vec![]), (Value::Null, vec![Invariant::EvictionsThroughTheApi])]
     {
@@ -175,13 +187,78 @@ fn instances_and_their_claims() {
 
     let mut checker = two_nodes();
     checker.saw(1, "nodeclaims", "a", &claim("a", &READY, &json!({})), true);
-    checker.is_at_rest(3 * HOUR, 0, &[]);
+    checker.is_at_rest(3 * HOUR, 0);
     assert_eq!(found(&checker), [Invariant::InstancesHaveClaims]);
 
     let mut checker = two_nodes();
-    let nodeless = Instance { id: "nodeless://x".to_owned(), claim_uid: "x".to_owned() };
-    checker.is_at_rest(3 * HOUR, 0, &[nodeless]);
+    checker.saw_instances(1, vec![instance("nodeless://x", "x", true)]);
+    checker.is_at_rest(3 * HOUR, 0);
     assert_eq!(found(&checker), [Invariant::InstancesHaveClaims]);
+}
+
+fn instance(id: &str, uid: &str, is_alive: bool) -> Instance {
+    Instance { id: id.to_owned(), claim_uid: uid.to_owned(), is_alive }
+}
+
+/// A claim `c` whose instance is no Node of ours to see, as on AWS.
+fn with_instance(id: &str) -> Checker {
+    let mut checker = Checker::default();
+    let id = json!({"/status/providerID": format!("aws:///us-west-2a/{id}")});
+    checker.saw(1, "nodeclaims", "c", &claim("c", &READY, &id), false);
+    checker
+}
+
+#[test]
+fn instances_of_an_account() {
+    let (one, other) = (instance("i-1", "c", true), instance("i-2", "c", true));
+    let ended = instance("i-1", "c", false);
+    let cases = [
+        (vec![vec![one.clone()]], vec![]),
+        (vec![vec![one.clone(), other.clone()]], vec![Invariant::OneInstancePerClaim; 2]),
+        // The first has ended before its claim knew of it, and the claim got a second one.
+        (vec![vec![ended.clone()], vec![ended.clone(), other]], vec![Invariant::ClaimsEnd]),
+        (vec![vec![one.clone()], vec![ended]], vec![Invariant::ClaimsEnd]),
+        // AWS has forgotten it.
+        (vec![vec![one], vec![]], vec![Invariant::ClaimsEnd]),
+        (vec![vec![instance("i-1", "c", true), instance("i-3", "", true)]], vec![]),
+    ];
+    for (place, (looks, expected)) in cases.into_iter().enumerate() {
+        let mut checker = with_instance("i-1");
+        for (second, look) in (2..).zip(looks) {
+            checker.saw_instances(second * 1_000, look);
+        }
+        checker.is_at_rest(3 * HOUR, 0);
+        assert_eq!(found(&checker), expected, "case {place}");
+    }
+
+    let mut checker = Checker::default();
+    let bare = json!({"/metadata/finalizers": []});
+    checker.saw(1, "nodeclaims", "c", &claim("c", &[], &bare), false);
+    checker.saw_instances(2, vec![instance("i-1", "c", true)]);
+    assert_eq!(found(&checker), [Invariant::FinalizerBeforeInstance]);
+    // It had one when it was launched.
+    let mut checker = with_instance("i-1");
+    checker.saw(2, "nodeclaims", "c", &claim("c", &READY, &bare), false);
+    checker.saw_instances(3, vec![instance("i-1", "c", true)]);
+    assert_eq!(found(&checker), []);
+}
+
+#[test]
+fn an_instance_without_a_claim_is_collected_in_calm() {
+    let minute = HOUR / 60;
+    for (until, expected) in [(20, vec![]), (22, vec![Invariant::InstancesHaveClaims])] {
+        let mut checker = with_instance("i-1");
+        checker.saw(2, "nodeclaims", "c", &claim("c", &READY, &json!({})), true);
+        // While things go wrong there is no time by which it has to be gone.
+        checker.saw_instances(10 * HOUR, vec![instance("i-1", "c", true)]);
+        assert_eq!(found(&checker), []);
+        checker.is_calm(10 * HOUR);
+        for at in 1..=until {
+            let one = instance("i-1", "c", true);
+            checker.saw_instances(10 * HOUR + at * minute, vec![one]);
+        }
+        assert_eq!(found(&checker), expected, "{until}");
+    }
 }
 
 #[test]
@@ -229,7 +306,7 @@ fn what_is_not_at_rest() {
     for (place, (change, expected)) in cases.into_iter().enumerate() {
         let mut checker = two_nodes();
         change(&mut checker, &deleted);
-        checker.is_at_rest(3 * HOUR, 0, &[]);
+        checker.is_at_rest(3 * HOUR, 0);
         assert_eq!(found(&checker), Vec::from_iter(expected), "case {place}");
     }
 }
@@ -241,7 +318,7 @@ fn commands_in_calm() {
         checker.saw(at, "nodeclaims", "a", &claim("a", &MARKED, &json!({})), false);
         checker.saw(at, "nodeclaims", "a", &claim("a", &READY, &json!({})), true);
         checker.saw(at, "nodes", "a", &node("a", true), true);
-        checker.is_at_rest(3 * HOUR, 0, &[]);
+        checker.is_at_rest(3 * HOUR, 0);
         assert_eq!(found(&checker), expected, "{at}");
     }
 }

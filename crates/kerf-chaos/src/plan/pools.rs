@@ -207,7 +207,8 @@ fn class(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// A pool, a claim and a node of another operator, with a pod on it.
+/// A pool, a claim and a node of another operator, with a pod on it. The node is in a zone that we have: in one where nothing can be
+/// launched no pod could ever run, and pods that are spread over zones would wait for it.
 fn of_another() -> Vec<Value> {
     let class = json!({"group": "example.com", "kind": "Other", "name": "o"});
     let mut theirs = pool("theirs", "o", json!({}));
@@ -215,7 +216,7 @@ fn of_another() -> Vec<Value> {
     let labels = json!({
         "karpenter.sh/nodepool": "theirs", "example.com/other": "o", "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "huge",
-        "topology.kubernetes.io/zone": "theirs", "karpenter.sh/capacity-type": "on-demand",
+        "topology.kubernetes.io/zone": "test-zone-d", "karpenter.sh/capacity-type": "on-demand",
         "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
     });
     let claim = json!({

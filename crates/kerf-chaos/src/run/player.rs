@@ -5,13 +5,13 @@ use kerf_controllers::operator::Timing;
 use kerf_stories::clouds::Cloud;
 use kerf_testbed::{CloudFaults, EventLog, Offered, Testbed, Write, actors};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Outcome, digest};
+use super::{Account, Outcome, digest};
 use crate::checker::{Instance, Millis, PRETENDER, clock};
 use crate::coverage::Coverage;
 use crate::hands::{Hands, kind_of, name};
@@ -28,6 +28,7 @@ const THEN: &str = "2026-01-01T00:00:00Z";
 const SUSPENDED: Duration = Duration::from_secs(40);
 /// So much is kept to be read.
 const LINES: usize = 60;
+const TOLD: usize = 5_000;
 
 const OBSERVED: &[(&str, &str)] = &[
     ("", "nodes"),
@@ -42,6 +43,8 @@ pub(super) struct Player {
     site: Site,
     actors: actors::Running,
     hands: Hands,
+    /// On AWS.
+    account: Option<Account>,
     replicas: [Replica; 2],
     start: Instant,
     coverage: Arc<Mutex<Coverage>>,
@@ -51,7 +54,11 @@ pub(super) struct Player {
     spoilt: Vec<(&'static str, String, Value)>,
     refused: Vec<String>,
     played: Vec<String>,
+    told: Arc<Mutex<Told>>,
 }
+
+/// What events say: when, about which object, and what.
+type Told = VecDeque<(Millis, String, String)>;
 
 impl Drop for Player {
     fn drop(&mut self) {
@@ -59,17 +66,29 @@ impl Drop for Player {
     }
 }
 
+fn tell(told: &Mutex<Told>, now: Millis, event: &Value) {
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let said: String = text("/message").chars().take(300).collect();
+    let said = format!("{}: {said}", text("/reason"));
+    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    told.push_back((now, text("/involvedObject/name").to_owned(), said));
+    if told.len() > TOLD {
+        told.pop_front();
+    }
+}
+
 impl Player {
-    pub(super) fn begin(plan: &Plan, of: Arc<dyn Cloud>) -> Self {
+    pub(super) fn begin(plan: &Plan, of: Arc<dyn Cloud>, account: Option<Account>) -> Self {
         let testbed = Testbed::builder().seed(plan.seed).serving(of.crds()).start();
         let testbed = testbed.unwrap_or_else(|error| panic!("{error}"));
         let actors = testbed.start_actors(actors::Actors::default());
         of.begin(&testbed);
         let judge = Judge::new();
         let coverage = Arc::<Mutex<Coverage>>::default();
+        let told = Arc::<Mutex<Told>>::default();
         let watching = {
             let (mut observer, judge) = (testbed.observe(OBSERVED), judge.clone());
-            let coverage = Arc::clone(&coverage);
+            let (coverage, told) = (Arc::clone(&coverage), Arc::clone(&told));
             tokio::spawn(async move {
                 loop {
                     let changes = observer.changes().await;
@@ -79,6 +98,9 @@ impl Player {
                         let now = judge.now();
                         checker.saw(now, it.resource(), it.key(), it.object(), it.is_gone());
                         coverage.see(it.resource(), it.object());
+                        if it.resource() == "events" && !it.is_gone() {
+                            tell(&told, now, it.object());
+                        }
                     }
                 }
             })
@@ -88,6 +110,7 @@ impl Player {
             hands: Hands::new(&testbed),
             site: Site { cloud: CloudFaults::seeded(plan.seed), testbed, of, timing, judge },
             actors,
+            account,
             replicas: [Replica::new(0), Replica::new(1)],
             start: Instant::now(),
             coverage,
@@ -96,6 +119,7 @@ impl Player {
             spoilt: Vec::new(),
             refused: Vec::new(),
             played: Vec::new(),
+            told,
         }
     }
 
@@ -160,6 +184,9 @@ impl Player {
             };
             (then <= at).then(|| format!("{}   {sign} {} {}", clock(then), it.resource, it.key))
         }));
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = told.iter().filter(|(then, name, _)| *then <= at && named(name));
+        lines.extend(told.map(|(then, name, said)| format!("{}   ! {name} {said}", clock(*then))));
         lines.sort_by(|a, b| a[..8].cmp(&b[..8]));
         let skipped = lines.len().saturating_sub(LINES);
         lines.split_off(skipped)
@@ -174,9 +201,10 @@ impl Player {
                 self.coverage.lock().unwrap_or_else(PoisonError::into_inner).add(&reached);
             }
             let now = self.site.judge.now();
+            let instances = self.instances();
             let failed = {
                 let mut checker = self.site.judge.lock();
-                checker.tick(now);
+                checker.saw_instances(now, instances);
                 checker.has_failed()
             };
             if Instant::now() >= then || failed {
@@ -184,6 +212,17 @@ impl Player {
             }
             sleep_until(then.min(Instant::now() + PULSE)).await;
         }
+    }
+
+    /// What the cloud has that is no Node.
+    fn instances(&self) -> Vec<Instance> {
+        let nodeless = self.site.cloud.nodeless().into_iter().map(|it| Instance {
+            id: it.provider_id,
+            claim_uid: it.claim_uid.unwrap_or_default(),
+            is_alive: true,
+        });
+        let of_account = self.account.as_ref().map(Account::instances).unwrap_or_default();
+        nodeless.chain(of_account).collect()
     }
 
     async fn act(&mut self, action: &Action) {
@@ -242,6 +281,12 @@ impl Player {
                 self.site.cloud.exhaust(offered);
                 Ok(())
             }
+            Action::Account(fault) => {
+                if let Some(account) = &mut self.account {
+                    account.meet(fault);
+                }
+                Ok(())
+            }
             Action::Restock => {
                 self.site.cloud.restock();
                 Ok(())
@@ -250,9 +295,13 @@ impl Player {
                 if let Some(claim) = self.pick(Crowd::Claims, *which).await
                     && let Some(id) = claim["status"]["providerID"].as_str()
                 {
-                    self.site.cloud.vanish(id);
-                    let node = claim["status"]["nodeName"].as_str().unwrap_or_default();
-                    self.actors.kill_node(node);
+                    if let Some(account) = &self.account {
+                        account.fail(id);
+                    } else {
+                        self.site.cloud.vanish(id);
+                        let node = claim["status"]["nodeName"].as_str().unwrap_or_default();
+                        self.actors.kill_node(node);
+                    }
                 }
                 Ok(())
             }
@@ -412,6 +461,9 @@ impl Player {
     /// All is well again, and time passes.
     async fn calm(&mut self, length: u64) {
         self.site.cloud.clear();
+        if let Some(account) = &mut self.account {
+            account.calm();
+        }
         for replica in &mut self.replicas {
             replica.meet(Vec::new());
         }
@@ -438,19 +490,13 @@ impl Player {
             }
         }
         let since = self.site.judge.now();
+        self.site.judge.lock().is_calm(since);
         self.until(Instant::now() + Duration::from_millis(length)).await;
-        let nodeless: Vec<_> = self
-            .site
-            .cloud
-            .nodeless()
-            .into_iter()
-            .map(|it| Instance { id: it.provider_id, claim_uid: it.claim_uid.unwrap_or_default() })
-            .collect();
         let now = self.site.judge.now();
         let mut checker = self.site.judge.lock();
         // What was cut short by a violation says nothing about rest.
         if !checker.has_failed() {
-            checker.is_at_rest(now, since, &nodeless);
+            checker.is_at_rest(now, since);
         }
     }
 }

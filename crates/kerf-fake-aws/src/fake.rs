@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::cloud::{Answer, Cloud, Due};
 use crate::faults::{Fault, FaultRates};
 use crate::images::Release;
-use crate::instances::{End, Impairment, Life};
+use crate::instances::{End, Impairment, Instance, Life};
 use crate::pools::{Depth, PoolSelector};
 use crate::refused::Refused;
 use crate::requests::Count;
@@ -201,7 +201,7 @@ impl FakeAws {
     }
 
     pub fn lives(&self) -> Vec<Life> {
-        self.with(|cloud| cloud.instances.values().map(|one| one.life()).collect())
+        self.with(|cloud| cloud.instances.values().map(Instance::life).collect())
     }
 
     pub fn launch_template_count(&self) -> usize {

@@ -72,7 +72,7 @@ async fn a_reservation_leaves_the_class_at_the_instant_of_its_end() {
     let held = |class: &Ec2NodeClass| class.status.as_ref().unwrap().capacity_reservations.len();
     assert_eq!(held(&stage.until_ready("default").await), 1);
     let left = Duration::try_from(end.duration_since(stage.aws.clock().now())).unwrap();
-    sleep(left - Duration::from_millis(1)).await;
+    sleep(left.saturating_sub(Duration::from_millis(1))).await;
     assert_eq!(held(&stage.get("default").await.unwrap()), 1);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(held(&stage.get("default").await.unwrap()), 0);

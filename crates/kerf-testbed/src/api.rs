@@ -168,6 +168,15 @@ impl Api {
         Ok(())
     }
 
+    /// What names and uids are drawn from.
+    pub(crate) fn random(&self) -> Random {
+        self.state().random.clone()
+    }
+
+    pub(crate) fn draw_from(&self, random: Random) {
+        self.state().random = random;
+    }
+
     /// Changes with each write, to the write's revision.
     pub(crate) fn writes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.state().writes.subscribe()

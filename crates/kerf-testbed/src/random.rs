@@ -4,13 +4,15 @@
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Random {
     pub fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -31,6 +33,11 @@ impl Random {
     /// A stream of its own, so that one consumer drawing more does not shift another.
     pub fn fork(&mut self) -> Self {
         Self(self.next_u64())
+    }
+
+    /// The stream as it is after so many draws.
+    pub(crate) fn after(&self, draws: u64) -> Self {
+        Self(self.0.wrapping_add(draws.wrapping_mul(STEP)))
     }
 
     pub(crate) fn uuid(&mut self) -> String {
@@ -69,6 +76,14 @@ mod tests {
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7).0, draw(8).0);
+    }
+
+    #[test]
+    fn draws_can_be_passed_over() {
+        let mut random = Random::seeded(7);
+        let later = random.after(2).uuid();
+        random.uuid();
+        assert_eq!(random.uuid(), later);
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
         output(command(home.path(), &["snapshot", &format!("--output-file={path}")]));
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     let progress: Vec<_> = stderr.lines().collect();
-    assert_eq!(progress.len(), 16, "{stderr}");
+    assert_eq!(progress.len(), 17, "{stderr}");
     for read in ["read 3 pods", "read 0 nodeclaims", "read 1 kwoknodeclasses"] {
         assert!(progress.contains(&read), "{read}\n{stderr}");
     }

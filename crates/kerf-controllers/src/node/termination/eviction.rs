@@ -257,9 +257,7 @@ mod tests {
         let expected = json!({
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": "a", "namespace": "n"},
-            "deleteOptions": {
-                "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"},
-            },
+            "deleteOptions": {"preconditions": {"uid": "u"}},
         });
         assert_eq!(serde_json::to_value(eviction(&id)).unwrap(), expected);
     }

@@ -121,6 +121,7 @@ fn split<'a>(
         instance_types: within.to_vec(),
         pool: Arc::clone(&planned.pool),
         pods: planned.pods.clone(),
+        virtual_pods: planned.virtual_pods.clone(),
         requirements: planned.requirements.clone(),
         requests: planned.requests.clone(),
         price: planned.price,

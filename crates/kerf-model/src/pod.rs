@@ -39,6 +39,9 @@ pub struct Pod {
     pub deleting: bool,
     /// Asks for devices through resource claims.
     pub claims_devices: bool,
+    /// The buffer, of the pod's namespace, whose room it stands for. Such a pod does not exist. No object says this: an
+    /// annotation could be on any pod.
+    pub buffer: Option<Arc<str>>,
     pub disruption: PodDisruption,
 }
 
@@ -174,6 +177,7 @@ impl Pod {
             phase: Phase::parse(pod.status.as_ref().and_then(|status| status.phase.as_deref())),
             deleting: metadata.deletion_timestamp.is_some(),
             claims_devices: claims_devices(spec),
+            buffer: None,
             disruption: PodDisruption::default(),
             namespace,
             name,

@@ -30,6 +30,10 @@ pub struct Snapshot {
     pub nodes: Vec<Arc<Node>>,
     /// The pods to place: pending ones, and those of nodes that go away.
     pub pods: Vec<Arc<Pod>>,
+    /// Pods that stand for the room of buffers. They take what the others leave.
+    pub virtual_pods: Vec<Arc<Pod>>,
+    /// By name of the node how many of them have their place there. Disruption works it out.
+    pub seats: BTreeMap<String, usize>,
     /// One pod per daemon set, as it would run on a new node.
     pub daemons: Vec<Arc<Pod>>,
     pub volumes: Arc<Volumes>,

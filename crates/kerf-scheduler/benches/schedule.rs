@@ -84,6 +84,11 @@ fn pod(at: usize) -> Arc<Pod> {
     })
 }
 
+/// One without constraints.
+fn plain(at: usize) -> Arc<Pod> {
+    Arc::new(Pod { constraints: Arc::default(), ..(*pod(at)).clone() })
+}
+
 fn runs(criterion: &mut Criterion) {
     let pool = Pool {
         name: "bench".to_owned(),
@@ -103,6 +108,21 @@ fn runs(criterion: &mut Criterion) {
             bencher.iter(|| schedule(black_box(snapshot), &Options::default()));
         });
     }
+    // A buffer as large as what is to be placed.
+    let count = 10_000;
+    let snapshot = Snapshot {
+        pools: by_name([Arc::clone(&pool)]),
+        pods: (0..count).map(plain).collect(),
+        virtual_pods: (count..2 * count).map(plain).collect(),
+        ..Snapshot::default()
+    };
+    group.bench_with_input(
+        BenchmarkId::new("beside as many of a buffer", count),
+        &snapshot,
+        |bencher, snapshot| {
+            bencher.iter(|| schedule(black_box(snapshot), &Options::default()));
+        },
+    );
     group.finish();
 }
 

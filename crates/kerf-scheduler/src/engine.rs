@@ -1,6 +1,7 @@
 //! One run: each pod of a snapshot goes to the first place that takes it.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kerf_model::{MinValuesPolicy, Node, Pod, Snapshot, Taint};
@@ -89,8 +90,17 @@ struct Bound {
 /// The snapshot's own pods, the same in every run.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
+    /// Of the pods, then of the virtual pods.
     pub(crate) classes: Vec<Result<ClassId, Refusal>>,
     /// Those that have a class, in the order in which they are tried.
+    real: Turns,
+    /// Their turn comes when every real pod has had its own.
+    of_buffers: Turns,
+}
+
+/// Pods that are tried together.
+#[derive(Debug, Default)]
+struct Turns {
     order: Vec<u32>,
     self_anti_affinity: Arc<self_anti_affinity::SelfAntiAffinity>,
 }
@@ -199,15 +209,21 @@ impl<'s> Engine<'s> {
 
     fn sort_pending_pods(&mut self) {
         let snapshot = self.snapshot;
-        let classes: Vec<_> = snapshot.pods.iter().map(|pod| self.judge(pod)).collect();
-        let mut order: Vec<_> =
-            (0..id(classes.len())).filter(|at| classes[*at as usize].is_ok()).collect();
+        let pods = snapshot.pods.iter().chain(&snapshot.virtual_pods);
+        let classes: Vec<_> = pods.map(|pod| self.judge(pod)).collect();
+        let real = self.turns(&classes, 0..snapshot.pods.len());
+        let of_buffers = self.turns(&classes, snapshot.pods.len()..classes.len());
+        self.pending = Arc::new(Pending { classes, real, of_buffers });
+    }
+
+    fn turns(&self, classes: &[Result<ClassId, Refusal>], of: Range<usize>) -> Turns {
         let class = |at: u32| classes[at as usize].as_ref().ok().copied();
+        let mut order: Vec<_> =
+            (id(of.start)..id(of.end)).filter(|at| class(*at).is_some()).collect();
         order.sort_by_cached_key(|at| self.turn(*at, class(*at)));
         let mut self_anti_affinity = self_anti_affinity::SelfAntiAffinity::default();
-        self.add_self_anti_affinity(&mut self_anti_affinity, classes.iter());
-        self.pending =
-            Arc::new(Pending { classes, order, self_anti_affinity: Arc::new(self_anti_affinity) });
+        self.add_self_anti_affinity(&mut self_anti_affinity, classes[of].iter());
+        Turns { order, self_anti_affinity: Arc::new(self_anti_affinity) }
     }
 
     /// The pod's class, unless nothing can be done for it.
@@ -229,13 +245,25 @@ impl<'s> Engine<'s> {
         (Reverse(size), pod.created, &pod.uid)
     }
 
-    /// The snapshot's own pods come first, then those that leave their nodes.
+    /// The snapshot's own pods come first, then the virtual ones, then those that leave their nodes.
     pub(crate) fn pod(&self, at: u32) -> &'s Arc<Pod> {
-        let (at, own) = (at as usize, &self.snapshot.pods);
-        own.get(at).unwrap_or_else(|| self.left_behind[at - own.len()])
+        let (at, real, of_buffers) =
+            (at as usize, &self.snapshot.pods, &self.snapshot.virtual_pods);
+        let behind_real = || {
+            let at = at - real.len();
+            of_buffers.get(at).unwrap_or_else(|| self.left_behind[at - of_buffers.len()])
+        };
+        real.get(at).unwrap_or_else(behind_real)
     }
 
-    /// Places the snapshot's own pods and those that were left behind, whose classes these are.
+    /// Whether the pod stands for the room of a buffer.
+    pub(crate) fn is_virtual(&self, at: u32) -> bool {
+        let (at, real) = (at as usize, self.snapshot.pods.len());
+        (real..real + self.snapshot.virtual_pods.len()).contains(&at)
+    }
+
+    /// Places the snapshot's own pods and those that were left behind, whose classes these are. Then the virtual pods take
+    /// what is left: so no real pod ever waits for a buffer, or gets another place because of it.
     pub(crate) fn run(&mut self, left_behind: &[Result<ClassId, Refusal>]) -> Plan {
         self.begin_self_anti_affinity(left_behind);
         let pending = Arc::clone(&self.pending);
@@ -244,20 +272,36 @@ impl<'s> Engine<'s> {
             let at = at as usize;
             pending.classes.get(at).unwrap_or_else(|| &left_behind[at - own]).as_ref().ok().copied()
         };
-        let mut order = pending.order.clone();
+        let mut order = pending.real.order.clone();
         order.extend((id(own)..id(own + left_behind.len())).filter(|at| class(*at).is_some()));
         if !left_behind.is_empty() {
             order.sort_by_cached_key(|at| self.turn(*at, class(*at)));
         }
         let mut outcomes = vec![PodOutcome::Settled; own + left_behind.len()];
+        let mut placed = self.place_all(order, class, &mut outcomes);
+        if placed.is_ok() && !pending.of_buffers.order.is_empty() {
+            self.begin_self_anti_affinity_of_buffers();
+            placed = self.place_all(pending.of_buffers.order.clone(), class, &mut outcomes);
+        }
+        match placed {
+            Ok(()) => self.finish(&outcomes, left_behind),
+            Err(why) => Plan { stopped: Some(why), ..Plan::default() },
+        }
+    }
+
+    /// Gives each pod its turn, and another as long as others find a place.
+    fn place_all(
+        &mut self,
+        order: Vec<u32>,
+        class: impl Fn(u32) -> Option<ClassId>,
+        outcomes: &mut [PodOutcome],
+    ) -> Result<(), Stopped> {
         let mut queue = Queue::new(order, outcomes.len());
         while let Some(pod) = queue.pop() {
             let Some(class) = class(pod) else { continue };
             outcomes[pod as usize] = match self.place(pod, class) {
                 Ok(()) => PodOutcome::Settled,
-                Err((Stuck::Stopped(why), _)) => {
-                    return Plan { stopped: Some(why), ..Plan::default() };
-                }
+                Err((Stuck::Stopped(why), _)) => return Err(why),
                 Err((Stuck::WaitsForReservation, _)) => {
                     queue.push_back(pod);
                     PodOutcome::WaitsForReservation
@@ -268,7 +312,7 @@ impl<'s> Engine<'s> {
                 }
             };
         }
-        self.finish(&outcomes, left_behind)
+        Ok(())
     }
 
     /// Tries the class, then the class with one constraint less, and so on.

@@ -44,14 +44,14 @@ use claims::Ties;
 use kerf_model::Snapshot;
 
 pub use options::{Options, PreferencePolicy, ReservedMode};
-pub use plan::{Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
+pub use plan::{BufferRoom, Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
 pub use probe::{Leaving, Prober, Stop};
 pub use refusal::{
     FilterCause, FilterRefusal, LimitReached, Most, PoolRefusal, Reason, Refusal, Shortage,
     TopologyKind, TopologyRefusal, Usage,
 };
 
-/// Places the snapshot's pods, as many as will go.
+/// Places the snapshot's pods, as many as will go, and after them the virtual pods of buffers on what is left.
 pub fn schedule(snapshot: &Snapshot, options: &Options) -> Plan {
     engine::Engine::new(snapshot, options).run(&[])
 }
@@ -71,7 +71,8 @@ const MOST_PLANS: usize = 16;
 pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
     let packs = options.packing > 0;
     // Nothing is tried out: the copy that each plan begins with would be a tenth of the time.
-    if snapshot.pods.len() > FEW_PODS && !packs {
+    let pods = snapshot.pods.len() + snapshot.virtual_pods.len();
+    if pods > FEW_PODS && !packs {
         return schedule(snapshot, options);
     }
     let engine = engine::Engine::new(snapshot, options);
@@ -81,12 +82,15 @@ pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
         (plan, packs.then_some(engine))
     };
     let mut best = run(Ties::Oldest);
-    let rank = |plan: &Plan| (plan.failures.len(), plan.price(), plan.claims.len());
+    let rank = |plan: &Plan| {
+        let without_room = plan.buffers.failures.len();
+        (plan.failures.len(), without_room, plan.price(), plan.claims.len())
+    };
     // With one claim there is nothing to choose from.
-    if best.0.claims.len() > 1 && snapshot.pods.len() <= FEW_PODS {
+    if best.0.claims.len() > 1 && pods <= FEW_PODS {
         let others = [Ties::FewestCores, Ties::LeastMemory].into_iter();
         let others = others.chain((0..).map(Ties::Drawn));
-        for ties in others.take(plans_for(snapshot.pods.len()) - 1) {
+        for ties in others.take(plans_for(pods) - 1) {
             let other = run(ties);
             if rank(&other.0) < rank(&best.0) {
                 best = other;

@@ -13,10 +13,21 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// In the order of the snapshot's pods.
     pub failures: Vec<PodFailure>,
+    /// What became of the room of buffers. New claims name the virtual pods that they have room for themselves.
+    pub buffers: BufferRoom,
     /// Pools that cannot launch anything at all, whatever the pod.
     pub unusable_pools: Vec<PoolRefusal>,
     /// Why the rest was not worked out. Such a plan says nothing else.
     pub stopped: Option<Stopped>,
+}
+
+/// Where the virtual pods of buffers have room on what is there, and why others have none.
+#[derive(Clone, Debug, Default)]
+pub struct BufferRoom {
+    /// Nodes and claims in flight, in the order in which they were tried.
+    pub placements: Vec<Placement>,
+    /// In the order of the snapshot's virtual pods.
+    pub failures: Vec<PodFailure>,
 }
 
 /// Where a probe gave up.
@@ -33,11 +44,13 @@ pub enum Stopped {
 pub struct PlannedClaim {
     pub pool: Arc<Pool>,
     pub pods: Vec<Arc<Pod>>,
+    /// Those of buffers that it has room for beside its pods.
+    pub virtual_pods: Vec<Arc<Pod>>,
     /// Any of these will do; the cheapest first.
     pub instance_types: Vec<Arc<InstanceType>>,
     /// Without the hostname, which is not known yet.
     pub requirements: Requirements,
-    /// Of its pods and of the daemons that will run on any of its types.
+    /// Of its pods, those of buffers among them, and of the daemons that will run on any of its types.
     pub requests: Resources,
     /// The lowest price at which it can be bought.
     pub price: Price,
@@ -68,6 +81,8 @@ pub enum Origin {
     Deleting,
     /// It would leave its node in the case that is probed.
     Leaving,
+    /// It stands for the room of a buffer.
+    Buffer,
 }
 
 impl Plan {

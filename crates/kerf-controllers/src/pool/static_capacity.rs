@@ -139,6 +139,7 @@ pub(crate) fn of_template(pool: Arc<Pool>) -> PlannedClaim {
         requirements: pool.template_requirements(),
         pool,
         pods: Vec::new(),
+        virtual_pods: Vec::new(),
         instance_types: Vec::new(),
         requests: Resources::new(),
         price: Price::ZERO,

@@ -198,6 +198,7 @@ mod tests {
                 ..Pool::default()
             }),
             pods: Vec::new(),
+            virtual_pods: Vec::new(),
             instance_types: vec![instance_type("small"), instance_type("large")],
             requirements: Requirements::new([
                 Requirement::is_in(labels::HOSTNAME, ["h"]),

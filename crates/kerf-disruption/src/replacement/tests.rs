@@ -63,6 +63,7 @@ fn claim(types: &[&str], requirements: Requirements) -> PlannedClaim {
     PlannedClaim {
         pool: Arc::new(Pool::default()),
         pods: Vec::new(),
+        virtual_pods: Vec::new(),
         instance_types,
         requirements,
         requests: Resources::new(),

@@ -13,7 +13,7 @@ use super::{Engine, PodOutcome};
 use crate::algebra::id;
 use crate::class::ClassId;
 use crate::lanes::Lanes;
-use crate::plan::{Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
+use crate::plan::{BufferRoom, Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
 use crate::refusal::Refusal;
 
 impl Engine<'_> {
@@ -23,7 +23,6 @@ impl Engine<'_> {
         left_behind: &[Result<ClassId, Refusal>],
     ) -> Plan {
         let pending = Arc::clone(&self.pending);
-        let own = pending.classes.len();
         let mut refusals: BTreeMap<u32, Refusal> = BTreeMap::new();
         let mut explained: FxHashMap<ClassId, Refusal> = FxHashMap::default();
         for (at, judged) in pending.classes.iter().chain(left_behind).enumerate() {
@@ -68,31 +67,42 @@ impl Engine<'_> {
             }
         }
         let mut placements = Vec::new();
+        let mut buffers = BufferRoom::default();
         for changed in self.existing.changed() {
             let node = self.existing.nodes[changed.node].node;
             if !node.initialized {
-                for pod in changed.placed.iter().filter(|pod| **pod as usize >= own) {
+                for pod in changed.placed.iter().filter(|pod| self.is_about_leaving(**pod)) {
                     let node = node.name.clone();
                     refusals.insert(*pod, Refusal::UninitializedNode { node });
                 }
             }
-            let pods = self.named(&changed.placed);
-            placements.push(Placement { node: Arc::clone(node), pods });
+            let (pods, of_buffers) = self.named(&changed.placed);
+            for (pods, placements) in
+                [(pods, &mut placements), (of_buffers, &mut buffers.placements)]
+            {
+                if !pods.is_empty() {
+                    placements.push(Placement { node: Arc::clone(node), pods });
+                }
+            }
         }
-        let failures = refusals
-            .into_iter()
-            .map(|(at, refusal)| PodFailure {
-                pod: Arc::clone(self.pod(at)),
-                origin: self.origin(at as usize),
-                refusal,
-            })
-            .collect();
+        let mut failures = Vec::new();
+        for (at, refusal) in refusals {
+            let origin = self.origin(at as usize);
+            let to = if origin == Origin::Buffer { &mut buffers.failures } else { &mut failures };
+            to.push(PodFailure { pod: Arc::clone(self.pod(at)), origin, refusal });
+        }
         let unusable_pools = self.unusable.clone();
-        Plan { claims, placements, failures, unusable_pools, stopped: None }
+        Plan { claims, placements, failures, buffers, unusable_pools, stopped: None }
+    }
+
+    /// Whether a probe asks what becomes of the pod when nodes leave. A virtual pod may have had its room on one of them.
+    fn is_about_leaving(&self, at: u32) -> bool {
+        self.probing && matches!(self.origin(at as usize), Origin::Leaving | Origin::Buffer)
     }
 
     fn origin(&self, at: usize) -> Origin {
         match self.snapshot.pods.get(at) {
+            None if self.is_virtual(id(at)) => Origin::Buffer,
             None => Origin::Leaving,
             Some(pod) if self.is_on_deleting_node(pod) => Origin::Deleting,
             Some(_) => Origin::Pending,
@@ -133,8 +143,10 @@ impl Engine<'_> {
         for simulated in [REGISTERED, INITIALIZED] {
             requirements.remove(simulated);
         }
+        let (pods, virtual_pods) = self.named(&claim.pods);
         PlannedClaim {
-            pods: self.named(&claim.pods),
+            pods,
+            virtual_pods,
             instance_types,
             requirements,
             requests: self.requests_with_daemons(index),
@@ -164,7 +176,11 @@ impl Engine<'_> {
         self.lanes.resources(&total)
     }
 
-    fn named(&self, pods: &[u32]) -> Vec<Arc<Pod>> {
-        pods.iter().map(|at| Arc::clone(self.pod(*at))).collect()
+    /// The pods, and apart from them those of buffers.
+    fn named(&self, pods: &[u32]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+        let (of_buffers, pods): (Vec<_>, Vec<_>) =
+            pods.iter().partition::<Vec<u32>, _>(|at| self.is_virtual(**at));
+        let named = |pods: Vec<u32>| pods.into_iter().map(|at| Arc::clone(self.pod(at))).collect();
+        (named(pods), named(of_buffers))
     }
 }

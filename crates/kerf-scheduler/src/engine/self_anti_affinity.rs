@@ -42,7 +42,7 @@ impl Engine<'_> {
     /// The pods that keep apart in this run: the snapshot's own pods, and those that were left behind.
     pub(super) fn begin_self_anti_affinity(&mut self, left_behind: &[Result<ClassId, Refusal>]) {
         self.wanted.clear();
-        self.self_anti_affinity = Arc::clone(&self.pending.self_anti_affinity);
+        self.self_anti_affinity = Arc::clone(&self.pending.real.self_anti_affinity);
         let mut classes = left_behind.iter().filter_map(|class| class.as_ref().ok());
         if classes.any(|class| !self.classes[class.index()].spec.base.self_anti_affinity.is_empty())
         {
@@ -50,6 +50,12 @@ impl Engine<'_> {
             self.add_self_anti_affinity(&mut all, left_behind.iter());
             self.self_anti_affinity = Arc::new(all);
         }
+    }
+
+    /// From now on the virtual pods keep apart: every other pod has its place.
+    pub(super) fn begin_self_anti_affinity_of_buffers(&mut self) {
+        self.wanted.clear();
+        self.self_anti_affinity = Arc::clone(&self.pending.of_buffers.self_anti_affinity);
     }
 
     /// By domain how many pods of the run could go there, if the group keeps any two of them apart. A pod that can go

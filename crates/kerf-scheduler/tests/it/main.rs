@@ -2,6 +2,7 @@
 
 mod absurd;
 mod affinity;
+mod buffers;
 mod build;
 mod checker;
 mod daemons;

@@ -1,25 +1,31 @@
 //! `CapacityBuffer`: room that is kept free for pods to come. The API is shared with other autoscalers.
-//!
-//! The definition is not among [`crate::crd::crds`] yet: an installed definition promises an operator that acts on it.
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{Condition, Time},
+    },
 };
 use kube_core::CustomResourceExt;
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{crd, schema};
+use crate::{conditions::Status, crd, schema};
 
 /// The only strategy there is. Other values are accepted and treated alike.
 pub const ACTIVE_CAPACITY: &str = "buffer.x-k8s.io/active-capacity";
 
 /// Whether the pods of a buffer are known.
 pub const READY_FOR_PROVISIONING: &str = "ReadyForProvisioning";
+/// Whether there is room for all of them.
+pub const PROVISIONING: &str = "Provisioning";
+/// Whether the limits of NodePools are what keeps room from them.
+pub const LIMITED_BY_QUOTAS: &str = "LimitedByQuotas";
 
 /// Room for pods to come: how many, and of which shape.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -165,6 +171,36 @@ pub struct CapacityBufferStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+impl CapacityBuffer {
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+
+    /// Says how an aspect of the state is. The time is kept where that was so before.
+    pub fn set_condition(
+        &mut self,
+        kind: &str,
+        (status, reason, message): (Status, &str, &str),
+        now: Timestamp,
+    ) {
+        let known = self.condition(kind).filter(|known| known.status == status.as_str());
+        let since = known.map_or(Time(now), |known| known.last_transition_time.clone());
+        let condition = Condition {
+            type_: kind.to_owned(),
+            status: status.as_str().to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_transition_time: since,
+            observed_generation: self.metadata.generation,
+        };
+        let conditions = &mut self.status.get_or_insert_default().conditions;
+        match conditions.iter_mut().find(|condition| condition.type_ == kind) {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        }
+    }
 }
 
 fn active_capacity() -> String {

@@ -6,18 +6,18 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{
-    Decoded, NodeClaim, NodeClass, NodeClassReference, NodeExt, NodeOverlay, NodePool, Unreadable,
-    annotations::DO_NOT_DISRUPT,
+    CapacityBuffer, Decoded, NodeClaim, NodeClass, NodeClassReference, NodeExt, NodeOverlay,
+    NodePool, Unreadable, annotations::DO_NOT_DISRUPT,
 };
 use kube_core::{Resource, ResourceExt};
 
@@ -261,6 +261,9 @@ kinds! {
     ReplicaSet in replica_sets by reindex_workload slim replica_set,
     StatefulSet in stateful_sets by reindex_workload slim stateful_set,
     NodeOverlay in overlays,
+    CapacityBuffer in buffers,
+    PodTemplate in pod_templates slim pod_template,
+    Deployment in deployments slim deployment,
 }
 
 impl Kind for NodeClass {

@@ -4,6 +4,7 @@
 //! gets a [`Change`] back for each event and shows it to the controllers.
 
 mod amounts;
+pub mod buffers;
 mod changes;
 mod disruption;
 pub mod do_not_disrupt;
@@ -32,16 +33,16 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service, TopologySpreadConstraint,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        ReplicationController, Service, TopologySpreadConstraint,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kerf_api::{NodeClaim, NodeClass, NodeOverlay, NodePool};
+use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
 
 use marks::Marks;
 use reservations::Reservations;
@@ -76,6 +77,10 @@ pub struct Cluster {
     /// Whether overlays count.
     overlaying: bool,
     default_spread: Vec<TopologySpreadConstraint>,
+    buffers: Objects<CapacityBuffer>,
+    pod_templates: Objects<PodTemplate>,
+    deployments: Objects<Deployment>,
+    keeps_buffers: bool,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     /// Live pods by the uid of their DaemonSet, the newest last.
     daemon_pods: BTreeMap<String, BTreeSet<(Option<Time>, Key)>>,
@@ -171,6 +176,7 @@ impl Cluster {
             && self.attachments.listed()
             && self.workloads_listed()
             && self.overlays_listed()
+            && self.buffers_listed()
     }
 
     /// etcd was restored from a backup. Each kind is to be listed again, and until the last one is, what is here is a mixture
@@ -194,6 +200,9 @@ impl Cluster {
         self.replica_sets.distrust();
         self.stateful_sets.distrust();
         self.overlays.distrust();
+        self.buffers.distrust();
+        self.pod_templates.distrust();
+        self.deployments.distrust();
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {

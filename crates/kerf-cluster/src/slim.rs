@@ -2,10 +2,11 @@
 //! managed fields; decisions read none of that, and there are tens of thousands of pods.
 
 use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
         Container, ContainerPort, ContainerState, ContainerStateTerminated, ContainerStatus, Node,
-        Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec, ReplicationController, Volume,
+        Pod, PodCondition, PodSpec, PodStatus, PodTemplate, PodTemplateSpec, ReplicationController,
+        Volume,
     },
 };
 use kerf_api::annotations::{DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST};
@@ -30,10 +31,7 @@ pub(crate) fn pod(pod: &mut Pod) {
 }
 
 pub(crate) fn daemon_set(set: &mut DaemonSet) {
-    if let Some(of_set) = &mut set.spec {
-        of_set.template.spec = of_set.template.spec.take().map(spec);
-        of_set.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
-    }
+    set.spec.iter_mut().for_each(|of_set| template(&mut of_set.template));
     set.metadata.annotations = None;
 }
 
@@ -49,18 +47,41 @@ pub(crate) fn node(node: &mut Node) {
     }
 }
 
-// Of what pods belong to, only the selectors are read; templates would weigh more than all pods.
+// Of what pods belong to, selectors are read, and the templates of what a buffer may refer to.
 
 pub(crate) fn replication_controller(set: &mut ReplicationController) {
     set.spec.iter_mut().for_each(|spec| spec.template = None);
 }
 
 pub(crate) fn replica_set(set: &mut ReplicaSet) {
-    set.spec.iter_mut().for_each(|spec| spec.template = None);
+    set.spec.iter_mut().filter_map(|spec| spec.template.as_mut()).for_each(template);
+    set.metadata.annotations = None;
+    set.status = None;
 }
 
 pub(crate) fn stateful_set(set: &mut StatefulSet) {
-    set.spec.iter_mut().for_each(|spec| spec.template = PodTemplateSpec::default());
+    set.spec.iter_mut().for_each(|spec| {
+        template(&mut spec.template);
+        spec.volume_claim_templates = None;
+    });
+    set.metadata.annotations = None;
+    set.status = None;
+}
+
+pub(crate) fn deployment(deployment: &mut Deployment) {
+    deployment.spec.iter_mut().for_each(|spec| template(&mut spec.template));
+    deployment.metadata.annotations = None;
+    deployment.status = None;
+}
+
+pub(crate) fn pod_template(of: &mut PodTemplate) {
+    of.template.iter_mut().for_each(template);
+    of.metadata.annotations = None;
+}
+
+fn template(template: &mut PodTemplateSpec) {
+    template.spec = template.spec.take().map(spec);
+    template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
 }
 
 fn spec(full: PodSpec) -> PodSpec {

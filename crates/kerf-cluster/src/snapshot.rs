@@ -39,6 +39,8 @@ pub struct Inputs {
     pub in_queue: BTreeSet<String>,
     /// Pods that get a place on a claim without an instance: nothing is planned for them. Only an operator knows them.
     pub promised: BTreeSet<Key>,
+    /// The same for virtual pods of buffers, by uid.
+    pub promised_to_buffers: BTreeSet<String>,
 }
 
 /// What a provider has for a pool, or why that is not known.
@@ -93,6 +95,7 @@ impl Cluster {
                 }
             }
         }
+        let virtual_pods = self.virtual_pods(&mut reader, &inputs.promised_to_buffers);
         let snapshot = Snapshot {
             now,
             pools: self.pool_views(types, inputs.churn, &known),
@@ -102,6 +105,8 @@ impl Cluster {
             daemons,
             volumes,
             namespaces: self.shared_namespaces(),
+            virtual_pods,
+            seats: BTreeMap::new(),
             pdbs: self.shared_pdbs(),
             in_memory: InMemory {
                 in_queue: inputs.in_queue,

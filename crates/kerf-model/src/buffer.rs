@@ -1,6 +1,6 @@
 //! Buffers: how many pods room is kept for, and what these pods look like.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{
     api::core::v1::{Container, Pod, PodCondition, PodSpec, PodStatus, PodTemplateSpec},
@@ -75,7 +75,7 @@ pub fn virtual_pods(
 ) -> impl Iterator<Item = Pod> {
     let name = buffer.metadata.name.clone().unwrap_or_default();
     let namespace = buffer.metadata.namespace.clone().unwrap_or_default();
-    let uid = buffer.metadata.uid.clone().unwrap_or_default();
+    let uid = uid_of(buffer);
     let labels = template.metadata.as_ref().and_then(|metadata| metadata.labels.clone());
     let mut spec = template.spec.clone().unwrap_or_default();
     with_limits_as_requests(&mut spec);
@@ -87,9 +87,9 @@ pub fn virtual_pods(
     ]);
     (1..=replicas).map(move |number| Pod {
         metadata: ObjectMeta {
-            name: Some(format!("capacity-buffer-{name}-{number}")),
+            name: Some(pod_name(&name, number)),
             namespace: Some(namespace.clone()),
-            uid: Some(format!("{uid}-{number}")),
+            uid: Some(pod_uid(&uid, number)),
             labels: labels.clone(),
             annotations: Some(annotations.clone()),
             ..ObjectMeta::default()
@@ -105,6 +105,40 @@ pub fn virtual_pods(
             ..PodStatus::default()
         }),
     })
+}
+
+/// The same as decisions see them. `first` is the first of them, as it was read: the others differ from it in nothing but name and
+/// uid, and to read each of ten thousand would take longer than to plan them.
+pub fn like(
+    first: crate::Pod,
+    buffer: &CapacityBuffer,
+    replicas: i32,
+) -> impl Iterator<Item = Arc<crate::Pod>> {
+    let name: Arc<str> = buffer.metadata.name.as_deref().unwrap_or_default().into();
+    let uid = uid_of(buffer);
+    (1..=replicas).map(move |number| {
+        Arc::new(crate::Pod {
+            name: pod_name(&name, number),
+            uid: pod_uid(&uid, number),
+            buffer: Some(Arc::clone(&name)),
+            ..first.clone()
+        })
+    })
+}
+
+/// A buffer from a file has none of its own.
+fn uid_of(buffer: &CapacityBuffer) -> String {
+    let ObjectMeta { uid, namespace, name, .. } = &buffer.metadata;
+    let key = || [namespace, name].map(|part| part.as_deref().unwrap_or_default()).join("/");
+    uid.clone().unwrap_or_else(key)
+}
+
+fn pod_name(buffer: &str, number: i32) -> String {
+    format!("capacity-buffer-{buffer}-{number}")
+}
+
+fn pod_uid(buffer: &str, number: i32) -> String {
+    format!("{buffer}-{number}")
 }
 
 /// No node, and no disks: those of a pod that does not exist do not exist either.

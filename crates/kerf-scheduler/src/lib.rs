@@ -44,7 +44,7 @@ use claims::Ties;
 use kerf_model::Snapshot;
 
 pub use options::{Options, PreferencePolicy, ReservedMode};
-pub use plan::{BufferRoom, Origin, Placement, Plan, PlannedClaim, PodFailure, Stopped};
+pub use plan::{BufferRoom, Origin, Placement, Plan, PlannedClaim, PodFailure, Room, Stopped};
 pub use probe::{Leaving, Prober, Stop};
 pub use refusal::{
     FilterCause, FilterRefusal, LimitReached, Most, PoolRefusal, Reason, Refusal, Shortage,

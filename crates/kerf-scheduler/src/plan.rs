@@ -1,5 +1,6 @@
 //! The result of a run: where pods go, and why the other pods have no place.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kerf_model::{InstanceType, Node, Pod, Pool, Price, Requirements, Resources};
@@ -28,6 +29,19 @@ pub struct BufferRoom {
     pub placements: Vec<Placement>,
     /// In the order of the snapshot's virtual pods.
     pub failures: Vec<PodFailure>,
+}
+
+/// How the room of one buffer stands, in virtual pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// There is room on initialised nodes.
+    pub ready: usize,
+    /// Room is on its way, or to be launched.
+    pub coming: usize,
+    /// There is none.
+    pub missing: usize,
+    /// Why, of the first.
+    pub refusal: Option<Refusal>,
 }
 
 /// Where a probe gave up.
@@ -89,6 +103,33 @@ impl Plan {
     /// What the new claims cost per hour when each is bought as cheaply as it can be.
     pub fn price(&self) -> Price {
         self.claims.iter().map(|claim| claim.price).sum()
+    }
+
+    /// By namespace and name of the buffer.
+    pub fn rooms(&self) -> BTreeMap<(String, String), Room> {
+        let mut rooms: BTreeMap<_, Room> = BTreeMap::new();
+        let mut of = |pod: &Pod, count: &mut dyn FnMut(&mut Room)| {
+            let buffer = pod.buffer.as_deref().unwrap_or_default().to_owned();
+            count(rooms.entry((pod.namespace.clone(), buffer)).or_default());
+        };
+        for placement in &self.buffers.placements {
+            let is_ready = placement.node.initialized;
+            for pod in &placement.pods {
+                of(pod, &mut |room| {
+                    *(if is_ready { &mut room.ready } else { &mut room.coming }) += 1;
+                });
+            }
+        }
+        for pod in self.claims.iter().flat_map(|claim| &claim.virtual_pods) {
+            of(pod, &mut |room| room.coming += 1);
+        }
+        for failure in &self.buffers.failures {
+            of(&failure.pod, &mut |room| {
+                room.missing += 1;
+                room.refusal.get_or_insert_with(|| failure.refusal.clone());
+            });
+        }
+        rooms
     }
 
     /// Failures that speak against taking nodes away: of pods that have a place now.

@@ -69,6 +69,12 @@ impl Refusal {
         }
     }
 
+    /// The first pool that would launch a node for the pod but for its limits.
+    pub fn limit(&self) -> Option<&PoolRefusal> {
+        let Self::Pools(pools) = self else { return None };
+        pools.iter().find(|one| matches!(one.reason, Reason::NodeLimit(_) | Reason::Limits(_)))
+    }
+
     /// Whether the pod merely waits, so that no event is needed.
     pub fn is_deferral(&self) -> bool {
         matches!(self, Self::WaitsForReservation)

@@ -65,6 +65,10 @@ pub enum Blocked {
     NotEmpty {
         pods: usize,
     },
+    /// It has no pods that would have to move, and room that a buffer keeps.
+    BufferPods {
+        node: String,
+    },
     NotDrifted,
     /// Removing it is a matter of Emptiness and its budget.
     Empty,
@@ -207,6 +211,7 @@ impl Blocked {
             Self::DestinationGracePeriod { .. } => "destination_grace_period",
             Self::Utilization { .. } => "utilization",
             Self::NotEmpty { .. } => "not_empty",
+            Self::BufferPods { .. } => "buffer_pods",
             Self::NotDrifted => "not_drifted",
             Self::Empty => "empty",
             Self::NoFeasibleSchedule { .. } => "no_feasible_schedule",
@@ -284,6 +289,7 @@ impl fmt::Display for Blocked {
                 allowance.disrupting
             ),
             Self::NotEmpty { pods } => write!(f, "it has {pods} pods that would have to move"),
+            Self::BufferPods { node } => write!(f, "Node \"{node}\" has buffer pods"),
             Self::NotDrifted => f.write_str("it is as its NodePool wants it"),
             Self::Empty => f.write_str("it is empty: emptiness removes it, not consolidation"),
             Self::InstanceTypeNotFound { name } => write!(f, "Instance Type \"{name}\" not found"),

@@ -109,6 +109,7 @@ pub(crate) fn describe(snapshot: &Snapshot, index: usize, pool: &Pool) -> Candid
         capacity_type,
         moving: pods.iter().copied().filter(|place| moves(&node.pods[*place])).collect(),
         pods,
+        virtual_pods: snapshot.seats.get(&node.name).copied().unwrap_or_default(),
         rescheduling_cost: costs::rescheduling_cost(node),
         disruption_cost: costs::disruption_cost(node, snapshot.now),
     }
@@ -137,7 +138,10 @@ pub(crate) const EMPTINESS: [(&str, CandidateCheck); 4] = [
     DYNAMIC,
     ENABLED,
     ("it is empty", |_, candidate| {
-        require(candidate.is_empty(), || Blocked::NotEmpty { pods: candidate.pods.len() })
+        let pods = candidate.pods.len();
+        require(!candidate.has_pods_to_move(), || Blocked::NotEmpty { pods })?;
+        let node = || candidate.node.name.clone();
+        require(candidate.virtual_pods == 0, || Blocked::BufferPods { node: node() })
     }),
     QUIET,
 ];

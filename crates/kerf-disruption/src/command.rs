@@ -61,6 +61,8 @@ pub struct Candidate {
     pub pods: Vec<usize>,
     /// The same without those that no amount of waiting makes evictable: no room is planned for them.
     pub moving: Vec<usize>,
+    /// How many virtual pods of buffers have their place on it.
+    pub virtual_pods: usize,
     /// One for the node and what each such pod costs, as far as it is not negative.
     pub rescheduling_cost: Cost,
     /// The pods' costs, scaled down as the node nears its end. What the savings threshold is about.
@@ -187,6 +189,11 @@ impl Candidate {
 
     /// Nothing on it that is worth a plan.
     pub fn is_empty(&self) -> bool {
-        self.rescheduling_cost <= Cost::ONE
+        !self.has_pods_to_move() && self.virtual_pods == 0
+    }
+
+    /// Whether a pod on it is worth a plan. Room that is kept for others costs nothing to move.
+    pub(crate) fn has_pods_to_move(&self) -> bool {
+        self.rescheduling_cost > Cost::ONE
     }
 }

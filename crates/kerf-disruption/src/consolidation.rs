@@ -116,9 +116,9 @@ impl<'e> Consolidation<'e> {
     fn held_by_grace(&self, candidate: &Candidate, method: Method) -> Option<Blocked> {
         let snapshot = self.snapshot;
         let runs = || snapshot.nodes.iter().any(|node| snapshot.grace_until(node).is_some());
-        let without_grace = self
-            .without_grace
-            .get_or_init(|| runs().then(|| Simulation::of_drift(snapshot, self.settings)));
+        let without_grace = self.without_grace.get_or_init(|| {
+            runs().then(|| Simulation::of_consolidation_at_rest(snapshot, self.settings))
+        });
         let outcome = without_grace.as_ref()?.consolidated(&[candidate]).ok()?;
         self.decide(&[candidate], &outcome, method).ok()?;
         let own: Vec<&str> =

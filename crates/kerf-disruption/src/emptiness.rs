@@ -1,5 +1,7 @@
 //! Emptiness: nodes without pods that would have to move.
 
+use kerf_api::ConsolidationPolicy;
+
 use crate::{
     blocked::Blocked,
     candidates::{by_savings_ratio, check},
@@ -15,7 +17,9 @@ pub(crate) fn look(look: &mut Look<'_>, graceful: &[Candidate]) {
     for candidate in graceful {
         match check(look.snapshot, candidate, METHOD) {
             Ok(()) => empty.push(candidate.clone()),
+            // Consolidation looks at those with room for buffers, and finds out whether that is needed here.
             Err(Blocked::NotEmpty { .. } | Blocked::StaticPool) => {}
+            Err(Blocked::BufferPods { .. }) if consolidates_with_pods(look, candidate) => {}
             Err(why) => look.refuse(candidate, METHOD, why),
         }
     }
@@ -32,4 +36,9 @@ pub(crate) fn look(look: &mut Look<'_>, graceful: &[Candidate]) {
     if !taken.is_empty() {
         look.found.commands.push(Command::removal(METHOD, taken));
     }
+}
+
+fn consolidates_with_pods(look: &Look<'_>, candidate: &Candidate) -> bool {
+    let policy = look.snapshot.pools[&candidate.pool].disruption.policy;
+    policy != ConsolidationPolicy::WhenEmpty
 }

@@ -128,6 +128,7 @@ pub struct NodeVerdict {
 }
 
 impl<'e> Explainer<'e> {
+    /// `snapshot` is as [`seated`](crate::seated) returns it.
     pub fn new(snapshot: &'e Snapshot, settings: &'e Settings) -> Self {
         let of_reason = |reason| (reason, budgets::allowances(snapshot, reason));
         Self {

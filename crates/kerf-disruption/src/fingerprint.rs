@@ -42,6 +42,11 @@ impl Fingerprint {
         for pod in snapshot.pods.iter().chain(&snapshot.daemons) {
             pod.uid.hash(&mut hasher);
         }
+        for pod in &snapshot.virtual_pods {
+            // Their names stay when what they stand for changes.
+            (&pod.uid, &pod.requests, &pod.constraints).hash(&mut hasher);
+        }
+        snapshot.seats.hash(&mut hasher);
         for pool in snapshot.pools.values() {
             let rules = &pool.disruption;
             let mut text = String::new();

@@ -13,6 +13,7 @@ use crate::{
     fingerprint::Fingerprint,
     memory::Memory,
     methods::Shared,
+    seats::seated,
     settings::Settings,
 };
 
@@ -67,6 +68,7 @@ pub fn pass_with(
     memory: &mut Memory,
     mut answered: impl FnMut(Method),
 ) -> Pass {
+    let snapshot = &*seated(snapshot, settings);
     let skip = memory.take_rejected();
     let mut found = Pass { complete: skip.is_none(), ..Pass::default() };
     let graceful = found.survey(snapshot);

@@ -13,6 +13,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Simulation<'e> {
     prober: Prober<'e>,
+    /// Whether room of buffers that would be lost speaks against a move.
+    spares_buffers: bool,
 }
 
 /// A world in which every pod has a place.
@@ -26,12 +28,19 @@ impl<'e> Simulation<'e> {
     /// As consolidation sees it: nodes that are still settling take no pods that it would move.
     pub(crate) fn of_consolidation(snapshot: &'e Snapshot, settings: &Settings) -> Self {
         let options = Options { honor_settling: true, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(snapshot, &options) }
+        Self { prober: Prober::new(snapshot, &options), spares_buffers: true }
     }
 
+    /// The same, as if no node were settling.
+    pub(crate) fn of_consolidation_at_rest(snapshot: &'e Snapshot, settings: &Settings) -> Self {
+        Self { spares_buffers: true, ..Self::of_drift(snapshot, settings) }
+    }
+
+    /// What has drifted goes though a buffer finds no other room: it is no reason to keep an old node, and room comes as soon as
+    /// there can be any.
     pub(crate) fn of_drift(snapshot: &'e Snapshot, settings: &Settings) -> Self {
         let options = Options { honor_settling: false, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(snapshot, &options) }
+        Self { prober: Prober::new(snapshot, &options), spares_buffers: false }
     }
 
     /// The world without these nodes, however many new ones that takes.
@@ -69,8 +78,10 @@ impl<'e> Simulation<'e> {
             }
             None => {}
         }
+        let of_buffers = plan.buffers.failures.iter().filter(|_| self.spares_buffers);
         let homeless: Vec<_> = plan
             .losses()
+            .chain(of_buffers)
             .map(|loss| Homeless { pod: loss.pod.key(), refusal: loss.refusal.clone() })
             .collect();
         if !homeless.is_empty() {

@@ -11,6 +11,7 @@ use crate::{
     candidates::{candidate, check},
     command::{Candidate, Command, Method, Replacement},
     pass::spend,
+    seats::seated,
     settings::Settings,
     simulation::Simulation,
 };
@@ -39,7 +40,7 @@ pub fn validate(
     settings: &Settings,
 ) -> Result<Validated, Invalid> {
     match command.method.row().second_look {
-        Some(look) => look(command, snapshot, settings),
+        Some(look) => look(command, &seated(snapshot, settings), settings),
         None => Ok(Validated { command: command.clone(), dropped: Vec::new() }),
     }
 }

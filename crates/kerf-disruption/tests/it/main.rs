@@ -9,6 +9,7 @@ mod checker;
 #[path = "../../../kerf-scheduler/tests/it/random.rs"]
 mod random;
 
+mod buffers;
 mod candidates;
 mod consolidation;
 mod controls;

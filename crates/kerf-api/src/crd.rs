@@ -6,7 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube_core::{CustomResourceExt, Message, Rule};
 
-use crate::{node_overlay::NodeOverlay, nodeclaim::NodeClaim, nodepool::NodePool, schema};
+use crate::{
+    capacity_buffer, node_overlay::NodeOverlay, nodeclaim::NodeClaim, nodepool::NodePool, schema,
+};
 
 /// One file of the chart's `crds` directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,8 @@ pub struct Additions<'a> {
     pub restricts_template_labels: bool,
 }
 
-/// The CRDs as they are shipped for these providers: the core's, with the providers' labels reserved, and their own.
+/// The CRDs as they are shipped for these providers: the core's, with the providers' labels reserved, their own, and the one that
+/// is shared with other autoscalers.
 pub fn crds(providers: &[Additions<'_>]) -> Vec<CustomResourceDefinition> {
     let mut crds = crds_without_provider();
     for additions in providers {
@@ -46,6 +49,7 @@ pub fn crds(providers: &[Additions<'_>]) -> Vec<CustomResourceDefinition> {
         }
     }
     crds.extend(providers.iter().flat_map(|additions| additions.node_classes.iter().cloned()));
+    crds.push(capacity_buffer::definition());
     crds
 }
 

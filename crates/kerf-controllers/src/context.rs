@@ -11,6 +11,7 @@ use kerf_runtime::{Clock, Fence, Lock, Queue, events::Recorder};
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
 
 use crate::{
+    buffer::Rooms,
     claim::writes::Turns,
     definitions::Definitions,
     error::{Error, Result},
@@ -32,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) index: Index,
     pub(crate) prices: Prices,
     pub(crate) promises: Promises,
+    /// How the room of buffers stands.
+    pub(crate) rooms: Rooms,
     /// Claims that may or may not have been created.
     pub(crate) unsettled: Queue<String>,
     pub(crate) turns: Turns,

@@ -53,6 +53,9 @@ impl Index {
         if settings.gates.node_overlay {
             cluster.apply_overlays();
         }
+        if settings.gates.capacity_buffer {
+            cluster.keep_buffers();
+        }
         Self {
             cluster: RwLock::new(cluster),
             triggers,

@@ -3,6 +3,7 @@
 //! Each reads the index, decides with the pure crates, and writes with optimistic locking. The client, the clock and the
 //! provider are handed in, so the controllers that run in tests are the ones that run in production.
 
+mod buffer;
 mod claim;
 mod context;
 mod controller;

@@ -3,15 +3,15 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
-use kerf_api::{NodeClaim, NodeClass, NodeOverlay, NodePool};
+use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
 use kerf_cluster::{Kind, Ownership};
 use kerf_provider::{CloudProvider, NodeClassKind, Registry};
 use kerf_runtime::{
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    buffer::{Buffers, Rooms},
     claim::{
         conditions::ClaimConditions, consistency::Consistency, creation::Unsettled,
         expiration::Expiration, garbage_collection, hydration::Hydration, lifecycle::Lifecycle,
@@ -123,7 +124,7 @@ pub async fn run(
     let metrics = ControllerMetrics::register(&operator.metrics);
     let (recorder, publisher) =
         Recorder::new(operator.client.clone(), operator.clock.clone(), EVENT_SOURCE, stop.clone());
-    let (mut controllers, unsettled) = controllers(&operator, &metrics);
+    let (mut controllers, Queues { unsettled, buffers }) = controllers(&operator, &metrics);
     let class_labels =
         operator.provider.facts().node_classes.iter().map(NodeClassKind::label).collect();
     let transitions = Transitions::register(
@@ -157,6 +158,7 @@ pub async fn run(
         metrics,
         prices: Prices::default(),
         promises: Promises::default(),
+        rooms: Rooms::new(buffers),
         unsettled,
         turns: Turns::default(),
         window: operator.window.clone(),
@@ -195,8 +197,16 @@ pub async fn run(
     Ok(())
 }
 
-/// Every controller there is, and the queue of those claims that may or may not have been created.
-fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers, Queue<String>) {
+/// Queues that others than their own controllers add to.
+struct Queues {
+    /// Claims that may or may not have been created.
+    unsettled: Queue<String>,
+    /// Buffers, by namespace and name.
+    buffers: Queue<String>,
+}
+
+/// Every controller there is.
+fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers, Queues) {
     let mut controllers = Controllers::default();
     controllers.on_change({
         let (times, clock) = (metrics.pods.clone(), operator.clock.clone());
@@ -225,10 +235,15 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     let evictions = Evictions::default();
     controllers.add(Termination { evictions: evictions.clone() });
     controllers.add_task("eviction-queue", |context, stop| evictions.run(context, stop));
+    let buffers = if operator.settings.gates.capacity_buffer {
+        controllers.add(Buffers)
+    } else {
+        Queue::new()
+    };
     let batcher = Batcher::default();
     controllers.on_change({
         let batcher = batcher.clone();
-        move |change, _| provisioning::notice(&batcher, change)
+        move |change, cluster| provisioning::notice(&batcher, change, cluster)
     });
     let commands = Commands::default();
     operator.window.follow(commands.clone());
@@ -245,7 +260,7 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     let mut registry = Registry::default();
     Arc::clone(&operator.provider).controllers(&mut registry);
     controllers.add_provider(registry);
-    (controllers, unsettled)
+    (controllers, Queues { unsettled, buffers })
 }
 
 /// Instance types that change are no change of the cluster, and may be what a pod waits for or what makes a node too dear.
@@ -376,8 +391,12 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
     watch_kind::<StorageClass>(parts, context, following, "watch of StorageClasses");
     watch_kind::<CSINode>(parts, context, following, "watch of CSINodes");
     watch_kind::<VolumeAttachment>(parts, context, following, "watch of VolumeAttachments");
+    let (spreads_by_default, keeps_buffers) = {
+        let cluster = context.index.read();
+        (cluster.spreads_by_default(), cluster.keeps_buffers())
+    };
     // What pods belong to.
-    if context.index.read().spreads_by_default() {
+    if spreads_by_default {
         watch_kind::<Service>(parts, context, following, "watch of Services");
         watch_kind::<ReplicationController>(
             parts,
@@ -385,11 +404,18 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
             following,
             "watch of ReplicationControllers",
         );
+    }
+    if spreads_by_default || keeps_buffers {
         watch_kind::<ReplicaSet>(parts, context, following, "watch of ReplicaSets");
         watch_kind::<StatefulSet>(parts, context, following, "watch of StatefulSets");
     }
     if context.settings.gates.node_overlay {
-        watch_overlays(parts, context, following);
+        watch_if_served::<NodeOverlay>(parts, context, following, "watch of NodeOverlays");
+    }
+    if keeps_buffers {
+        watch_if_served::<CapacityBuffer>(parts, context, following, "watch of CapacityBuffers");
+        watch_kind::<PodTemplate>(parts, context, following, "watch of PodTemplates");
+        watch_kind::<Deployment>(parts, context, following, "watch of Deployments");
     }
     for class in &context.provider.facts().node_classes {
         let api: Api<DynamicObject> = Api::all_with(context.client.clone(), &class.resource());
@@ -397,7 +423,8 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
         let names = (class.kind.clone(), format!("{}.{}", class.plural, class.group));
         let convert =
             move |object: DynamicObject| NodeClass::from_object(&class.group, &class.kind, object);
-        follow(parts, context, following, (api, names), convert, "watch of NodeClasses");
+        let source = source_of(context, &api, names);
+        follow(parts, context, following, (api, source), convert, "watch of NodeClasses");
     }
 }
 
@@ -417,38 +444,58 @@ fn watch_kind<K>(
         + 'static,
 {
     let api: Api<K> = Api::all(context.client.clone());
-    let (plural, group) = (K::plural(&()), K::group(&()));
-    let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
-    let names = (K::kind(&()).into_owned(), resource);
-    follow(parts, context, following, (api, names), |object: K| object, name);
+    let source = source_of(context, &api, names_of::<K>());
+    follow(parts, context, following, (api, source), |object: K| object, name);
 }
 
-/// A cluster that was made for an older Karpenter does not know the kind.
-fn watch_overlays(parts: &mut Parts, context: &Arc<Context>, following: &Following) {
-    let api: Api<NodeOverlay> = Api::all(context.client.clone());
-    let (kind, resource) = ("NodeOverlay".to_owned(), "nodeoverlays.karpenter.sh".to_owned());
-    let how = following.of(&resource);
-    let source = Source::new(context.client.clone(), &api, kind, resource);
-    let (context, stop) = (Arc::clone(context), parts.stop.clone());
-    parts.start("watch of NodeOverlays", async move {
-        let follower = Follower::new(&context.index, (api, source), |overlay| overlay, how);
-        follower.unless_absent().run(stop).await;
-    });
+/// The same for a kind that the API server may not know. It may be installed later.
+fn watch_if_served<K>(
+    parts: &mut Parts,
+    context: &Arc<Context>,
+    following: &Following,
+    name: &'static str,
+) where
+    K: Kind
+        + kube::Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let api: Api<K> = Api::all(context.client.clone());
+    let source = source_of(context, &api, names_of::<K>()).that_may_be_missing();
+    follow(parts, context, following, (api, source), |object: K| object, name);
+}
+
+/// Its kind, and its plural and group as in a Role.
+fn names_of<K: kube::Resource<DynamicType = ()>>() -> (String, String) {
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    let resource = if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") };
+    (K::kind(&()).into_owned(), resource)
+}
+
+fn source_of<W: kube::Resource>(
+    context: &Context,
+    api: &Api<W>,
+    (kind, resource): (String, String),
+) -> Source {
+    Source::new(context.client.clone(), api, kind, resource)
 }
 
 fn follow<W, K>(
     parts: &mut Parts,
     context: &Arc<Context>,
     following: &Following,
-    (api, (kind, resource)): (Api<W>, (String, String)),
+    (api, source): (Api<W>, Source),
     convert: impl Fn(W) -> K + Send + Sync + 'static,
     name: &'static str,
 ) where
     W: kube::Resource + Clone + DeserializeOwned + fmt::Debug + Send + Sync + 'static,
     K: Kind + Send + 'static,
 {
-    let how = following.of(&resource);
-    let source = Source::new(context.client.clone(), &api, kind, resource);
+    let how = following.of(&source.resource);
     let (context, stop) = (Arc::clone(context), parts.stop.clone());
     parts.start(name, async move {
         Follower::new(&context.index, (api, source), convert, how).run(stop).await;

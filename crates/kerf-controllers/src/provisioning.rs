@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::{
+    buffer,
     claim::creation::Permit,
     context::Context,
     error::{Error, Result},
@@ -40,6 +41,7 @@ use crate::{
 };
 
 use log::Told;
+use promises::Promised;
 
 pub(crate) use batcher::Batcher;
 pub(crate) use promises::Promises;
@@ -54,8 +56,11 @@ const WAIT_FOR_LAUNCH: SignedDuration = SignedDuration::from_secs(10);
 /// Requests in flight while claims are created.
 const CREATED_AT_ONCE: usize = 16;
 
-/// Opens a batch when a pod wants a node or a node is about to lose its pods.
-pub(crate) fn notice(batcher: &Batcher, change: &Change) {
+/// Opens a batch when a pod wants a node, a node is about to lose its pods, or a buffer may have lost room.
+pub(crate) fn notice(batcher: &Batcher, change: &Change, cluster: &Cluster) {
+    if buffer::may_need_room(change, cluster) {
+        batcher.trigger("buffers".to_owned());
+    }
     match change {
         Change::Pod(delta) => {
             if let Some(pod) = &delta.after
@@ -160,14 +165,15 @@ fn takes_reserved_place(claim: &NodeClaim) -> bool {
 /// again until it runs, because a launch may fail, and prices, limits and instance types change without an event.
 async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     let elsewhere = context.promises.outstanding(context);
-    let pods_wait = !elsewhere.is_empty();
-    let Taken { snapshot, left_out } = snapshot::take(context, elsewhere).await?;
+    let Taken { snapshot, left_out } = snapshot::take(context, &elsewhere).await?;
+    let pods_wait = !elsewhere.pods.is_empty() || !left_out.is_empty() || !snapshot.pods.is_empty();
     let mut refused = publish_invalid(context, &left_out);
-    if snapshot.pods.is_empty() {
+    if snapshot.pods.is_empty() && snapshot.virtual_pods.is_empty() {
         told.found(BTreeSet::new(), Duration::ZERO);
         told.refused(refused);
         context.window.unplaced(None, &left_out);
-        return Ok(pods_wait || !left_out.is_empty());
+        let buffers_wait = buffer::take_in(context, &Plan::default(), &elsewhere.virtual_pods);
+        return Ok(pods_wait || buffers_wait);
     }
     let began = context.now();
     context.metrics.scheduling.begins(snapshot.pods.len(), began);
@@ -180,6 +186,7 @@ async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     note_decisions(context, &plan);
     publish_placements(context, &plan.placements);
     refused.extend(publish_failures(context, &plan));
+    let buffers_wait = buffer::take_in(context, &plan, &elsewhere.virtual_pods);
     told.refused(refused);
     log::planned(&plan);
     let creating: Vec<_> = plan.claims.iter().map(|planned| create(context, planned)).collect();
@@ -192,7 +199,7 @@ async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
             error!(controller = "provisioner", pool, %error, "claim was not created");
         }
     }
-    Ok(true)
+    Ok(pods_wait || buffers_wait)
 }
 
 fn note_decisions(context: &Context, plan: &Plan) {
@@ -238,7 +245,9 @@ pub(crate) fn prepare<'a>(
 
 /// Remembers for which pods a claim was created, and nominates them by events.
 pub(crate) fn promise(context: &Context, planned: &PlannedClaim, claim: &str) {
-    context.promises.make(claim.to_owned(), planned.pods.iter().map(|pod| key(pod)).collect());
+    let pods = planned.pods.iter().map(|pod| key(pod)).collect();
+    let promised = Promised { pods, virtual_pods: planned.virtual_pods.clone() };
+    context.promises.make(claim.to_owned(), promised);
     for pod in &planned.pods {
         nominate(context, pod, &format!("nodeclaim/{claim}"));
     }

@@ -10,6 +10,7 @@ pub const LEASE: &str = "karpenter-leader-election";
 
 const CORE: &str = "";
 const KARPENTER: &str = "karpenter.sh";
+const AUTOSCALING: &str = "autoscaling.x-k8s.io";
 
 pub static OPERATOR: [Rule; 17] = [
     Rule::new(KARPENTER, &["nodepools", "nodeclaims"], &["list", "watch", "patch"]),
@@ -49,6 +50,14 @@ pub static OPERATOR: [Rule; 17] = [
 pub static DEFAULT_SPREAD: [Rule; 2] = [
     Rule::new(CORE, &["services", "replicationcontrollers"], &["list", "watch"]),
     Rule::new("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
+];
+
+/// Buffers, and what they refer to: read only with the feature gate `CapacityBuffer`.
+pub static BUFFERS: [Rule; 4] = [
+    Rule::new(AUTOSCALING, &["capacitybuffers"], &["list", "watch"]),
+    Rule::new(AUTOSCALING, &["capacitybuffers/status"], &["patch"]),
+    Rule::new(CORE, &["podtemplates"], &["list", "watch"]),
+    Rule::new("apps", &["deployments", "replicasets", "statefulsets"], &["list", "watch"]),
 ];
 
 /// One lease. The right to create cannot be bound to a name.

@@ -7,12 +7,14 @@ mod settings;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use kerf_api::crd::crd_files;
-use kerf_controllers::rbac::{DEFAULT_SPREAD, ELECTION, LEASE, OPERATOR};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kerf_api::{CapacityBuffer, crd::crd_files};
+use kerf_controllers::rbac::{BUFFERS, DEFAULT_SPREAD, ELECTION, LEASE, OPERATOR};
 use kerf_provider::{
     Provider,
     rbac::{Rule, Scope},
 };
+use kube::Resource;
 use serde_json::{Value, json};
 
 use crate::{cli, providers};
@@ -41,7 +43,7 @@ fn the_charts_are_generated_from_what_kerf_is() {
         let name = entry.as_ref().unwrap().file_name().into_string().unwrap();
         Path::new(&name).extension().is_some_and(|extension| extension == "yaml")
     });
-    assert_eq!(shipped.count(), providers::crds().len(), "delete what is no longer generated");
+    assert_eq!(shipped.count(), definitions().len(), "delete what is no longer generated");
 }
 
 #[test]
@@ -66,7 +68,7 @@ fn the_lease_of_the_rights_is_the_one_of_the_flag() {
 /// Every generated file, by its path below `charts`.
 fn generated(charts: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
-    for file in crd_files(providers::crds()).unwrap() {
+    for file in crd_files(definitions()).unwrap() {
         files.insert(format!("kerf-crds/templates/{}", file.name), template(&file.yaml));
     }
     files.insert("kerf/files/rules.yaml".into(), yaml(&rules()));
@@ -79,6 +81,14 @@ fn generated(charts: &Path) -> BTreeMap<String, String> {
         files.insert(path.into(), fill(&found));
     }
     files
+}
+
+/// Those of the chart. CapacityBuffer is not among them: other autoscalers install the same one, and Helm takes over nothing that
+/// it has not installed.
+fn definitions() -> Vec<CustomResourceDefinition> {
+    let mut all = providers::crds();
+    all.retain(|crd| crd.spec.group != CapacityBuffer::group(&()));
+    all
 }
 
 fn yaml(value: &Value) -> String {
@@ -127,6 +137,7 @@ fn rules() -> Value {
         providers::all().map(|provider| (provider.name(), of_provider(provider))).into();
     json!({
         "operator": as_in_role(OPERATOR.iter().collect()),
+        "buffers": as_in_role(BUFFERS.iter().collect()),
         "defaultSpread": as_in_role(DEFAULT_SPREAD.iter().collect()),
         "election": as_in_role(ELECTION.iter().collect()),
         "providers": of_providers,

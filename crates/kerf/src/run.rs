@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use kerf_api::CapacityBuffer;
 use kerf_controllers::{
     Operator, definitions,
     operator::{self, Timing as WatchTiming},
@@ -22,6 +23,7 @@ use kerf_runtime::{
     leadership::{Ended, lead},
     logging, shutdown,
 };
+use kube::Resource;
 use tokio::{
     runtime::{self, Handle, Runtime},
     sync::watch,
@@ -146,7 +148,11 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
     }
     endpoints.crds.send_replace(true);
     // They end with the runtime.
-    let known = kerf_api::crd::crds(&[chosen.provider.additions()]);
+    let mut known = kerf_api::crd::crds(&[chosen.provider.additions()]);
+    if !settings.gates.capacity_buffer {
+        // That of another autoscaler, perhaps, and none of Kerf's business.
+        known.retain(|definition| definition.spec.group != CapacityBuffer::group(&()));
+    }
     tokio::spawn(schemas::name_missing_fields(client.clone(), known));
     tokio::spawn(watch_definitions(client.clone(), required, endpoints.crds.clone()));
 

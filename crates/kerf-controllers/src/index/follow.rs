@@ -81,11 +81,6 @@ impl Freshness {
             None => drop(heard.insert(kind.to_owned(), Instant::now())),
         }
     }
-
-    /// What is not there cannot be silent.
-    fn forget(&self, kind: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
-    }
 }
 
 /// Called for an object that cannot be read as a whole.
@@ -105,8 +100,6 @@ pub(crate) struct Follower<'a, W, C> {
     doubt: bool,
     pace: Pace,
     said: Option<(String, Instant)>,
-    /// Whether the operator works without the kind.
-    may_be_absent: bool,
 }
 
 impl<'a, W, C, K> Follower<'a, W, C>
@@ -133,14 +126,7 @@ where
             doubt: false,
             pace,
             said: None,
-            may_be_absent: false,
         }
-    }
-
-    /// For a kind whose definition may be missing. It then counts as listed and empty, and is asked for again and again.
-    pub(crate) fn unless_absent(mut self) -> Self {
-        self.may_be_absent = true;
-        self
     }
 
     /// Goes on until `stop`, whatever fails.
@@ -189,8 +175,9 @@ where
         let mut revision = None;
         loop {
             let page = self.source.page::<W>(&token, again).await;
-            if self.may_be_absent && page.as_ref().is_err_and(is_not_served) {
-                self.empty().await;
+            let is_missing = page.as_ref().is_err_and(Failure::is_not_served);
+            if is_missing && self.source.may_be_missing {
+                self.take_in_that_there_are_none().await;
             }
             let (items, meta) = page?;
             if revision.is_none() {
@@ -215,13 +202,13 @@ where
         Ok(revision)
     }
 
-    /// There are no objects of a kind that is not there.
-    async fn empty(&self) {
+    /// A kind that is not served has no objects. Without this the operator would wait for its list for ever.
+    async fn take_in_that_there_are_none(&self) {
         self.index.begin_list::<K>(0);
         for doubtful in self.index.end_list::<K>() {
             self.settle(doubtful).await;
         }
-        self.freshness.forget(&self.source.kind);
+        self.freshness.heard(&self.source.kind);
     }
 
     /// After a restore of etcd the API server waits until its revision has come to the one that is asked for, and says
@@ -342,6 +329,10 @@ where
                 "not allowed to {verb} {resource}; grant get, list and watch on {resource} to the \
                  operator's service account, in a ClusterRole"
             ),
+            not_served if self.source.may_be_missing && not_served.is_not_served() => format!(
+                "the API server does not serve {resource}, so there are none; to install the definition: \
+                 kerf crds | kubectl apply -f -"
+            ),
             Failure::Refused { status, .. } if status.code == 404 => format!(
                 "the API server does not serve {resource}; if its CustomResourceDefinition was \
                  deleted, apply it again: kerf crds | kubectl apply -f -"
@@ -356,10 +347,6 @@ where
         warn!(retry_in = ?wait, "{said}");
         self.said = Some((said, now));
     }
-}
-
-fn is_not_served(failure: &Failure) -> bool {
-    matches!(failure, Failure::Refused { status, .. } if status.code == 404)
 }
 
 /// When to try again: later each time, and not when all the others do.

@@ -31,6 +31,8 @@ pub(crate) struct Source {
     pub(crate) kind: String,
     /// Plural and group, as in a Role: `nodeclaims.karpenter.sh`.
     pub(crate) resource: String,
+    /// The API server need not serve it. Then there are none.
+    pub(crate) may_be_missing: bool,
 }
 
 /// Why a list or a watch failed.
@@ -46,6 +48,13 @@ pub(crate) enum Failure {
     Refused { verb: &'static str, status: Box<Status> },
     #[error("{0}")]
     Broken(String),
+}
+
+impl Failure {
+    /// Whether the API server knows no such kind.
+    pub(crate) fn is_not_served(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 404)
+    }
 }
 
 /// One event of a watch, and the revision of what it tells.
@@ -64,7 +73,13 @@ impl Source {
         kind: String,
         resource: String,
     ) -> Self {
-        Self { client, url: api.resource_url().to_owned(), kind, resource }
+        let url = api.resource_url().to_owned();
+        Self { client, url, kind, resource, may_be_missing: false }
+    }
+
+    /// Of a kind that the API server may not know, and come to know.
+    pub(crate) fn that_may_be_missing(self) -> Self {
+        Self { may_be_missing: true, ..self }
     }
 
     /// A page of the newest list there is; the first with an empty token. `again`: the last attempt took too long.

@@ -51,11 +51,16 @@ impl Told {
 /// What is launched. A plan is made for pods that have none yet, so that each launch is told of once.
 pub(super) fn planned(plan: &Plan) {
     let pods: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
+    let virtual_pods: usize = plan.claims.iter().map(|claim| claim.virtual_pods.len()).sum();
     if !plan.claims.is_empty() {
         let nodeclaims = plan.claims.len();
         info!(
             controller = "provisioner",
-            nodeclaims, pods, "computed new nodeclaim(s) to fit pod(s)"
+            nodeclaims,
+            pods,
+            // Only where there are any: most clusters have no buffers.
+            virtual_pods = (virtual_pods > 0).then_some(virtual_pods),
+            "computed new nodeclaim(s) to fit pod(s)"
         );
     }
 }

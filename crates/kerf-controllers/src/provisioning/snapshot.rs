@@ -1,17 +1,10 @@
 //! The snapshot that the next plan is made from.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kerf_api::{NodeClass, NodePool};
-use kerf_cluster::{
-    Key,
-    snapshot::{Inputs, Taken},
-};
+use kerf_cluster::snapshot::{Inputs, Taken};
 use kerf_model::{
     MAX_INSTANCE_TYPES, MinValuesPolicy, Snapshot,
     snapshot::{Idle, NothingToLaunch},
@@ -22,13 +15,19 @@ use kerf_scheduler::{Options, ReservedMode};
 use kube::ResourceExt;
 use tracing::{error, info};
 
+use super::promises::Outstanding;
 use crate::{context::Context, error::Result, settings::Settings};
 
 /// The cluster as it stands, without the pods that were promised a place.
-pub(super) async fn take(context: &Context, promised: BTreeSet<Key>) -> Result<Taken> {
+pub(super) async fn take(context: &Context, promised: &Outstanding) -> Result<Taken> {
     // Of pools that launch nothing for pods, only that matters here.
     let inputs = inputs(context, |pool| Idle::of(pool).is_none()).await;
-    let taken = context.index.read().snapshot(Inputs { promised, ..inputs })?;
+    let inputs = Inputs {
+        promised: promised.pods.clone(),
+        promised_to_buffers: promised.virtual_pods.iter().map(|pod| pod.uid.clone()).collect(),
+        ..inputs
+    };
+    let taken = context.index.read().snapshot(inputs)?;
     remember_prices(context, &taken.snapshot);
     report_pools(context, &taken.snapshot);
     Ok(taken)

@@ -34,7 +34,11 @@ pub const GATES: [Gate; 9] = [
         switch: Some(|gates| &mut gates.static_capacity),
         ..Gate::alpha("StaticCapacity")
     },
-    Gate::alpha("CapacityBuffer"),
+    Gate {
+        help: "CapacityBuffers keep room free for pods to come",
+        switch: Some(|gates| &mut gates.capacity_buffer),
+        ..Gate::alpha("CapacityBuffer")
+    },
     Gate::alpha("TerminateFirstDrift"),
     Gate::alpha("TerminateFirstRepair"),
     Gate::alpha("PodDeletionCostManagement"),
@@ -68,6 +72,7 @@ pub struct FeatureGates {
     pub spot_to_spot_consolidation: bool,
     pub node_overlay: bool,
     pub static_capacity: bool,
+    pub capacity_buffer: bool,
 }
 
 impl Default for FeatureGates {
@@ -78,6 +83,7 @@ impl Default for FeatureGates {
             spot_to_spot_consolidation: false,
             node_overlay: false,
             static_capacity: false,
+            capacity_buffer: false,
         };
         for Gate { default, switch, .. } in GATES {
             if let Some(switch) = switch {

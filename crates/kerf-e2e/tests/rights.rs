@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use kerf_controllers::{Settings, settings::parse_default_spread};
 use kerf_stories::{
     Stage, World,
-    chapters::{disruption::drift, draining, overlays},
+    chapters::{buffers, disruption::drift, draining, overlays},
     rights::{USER, Used, cluster_rules},
     stories::settings,
 };
@@ -33,7 +33,11 @@ async fn an_operator_uses_each_of_its_rights_and_asks_for_no_other() {
     overlays::judges_an_overlay(&optional).await;
     let of_options = used(&optional);
 
-    let misfits = of_stories.and(of_options).misfits(cluster_rules());
+    let world = World::on_control_plane(settings::buffering()).await;
+    buffers::from_room_to_nothing(&world).await;
+    let of_buffers = used(&world);
+
+    let misfits = of_stories.and(of_options).and(of_buffers).misfits(cluster_rules());
     assert!(misfits.is_empty(), "{misfits:#?}");
 }
 

@@ -1,5 +1,6 @@
 //! The stories, by chapter.
 
+pub mod buffers;
 pub mod churn_controls;
 pub mod conditions;
 pub mod crashes;

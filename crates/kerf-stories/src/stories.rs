@@ -322,6 +322,18 @@ macro_rules! stories {
                     a_claim_with_an_amount_that_is_no_quantity_keeps_its_instance,
                     a_pool_that_cannot_be_read_launches_nothing_and_keeps_its_nodes;
             }
+            buffers at buffers {
+                alone(buffering):
+                    a_scale_up_into_a_buffer_needs_no_new_node_and_the_room_is_refilled,
+                    a_buffer_has_room_before_any_pod_comes_and_gives_it_back,
+                    what_a_buffer_refers_to_may_come_later,
+                    a_limit_that_keeps_room_from_a_buffer_is_named;
+                virtual_time(buffering):
+                    the_nodes_of_a_buffer_become_fewer_and_smaller_and_stay,
+                    an_expired_node_of_a_buffer_is_replaced;
+                virtual_time(defaults):
+                    with_the_gate_off_a_buffer_is_left_alone;
+            }
             setbacks at disruption::setbacks {
                 virtual_time(defaults):
                     a_replacement_that_cannot_be_launched_is_tried_less_and_less_often,
@@ -347,6 +359,10 @@ pub mod settings {
 
     pub fn repairing() -> Settings {
         gated(FeatureGates { node_repair: true, ..FeatureGates::default() })
+    }
+
+    pub fn buffering() -> Settings {
+        gated(FeatureGates { capacity_buffer: true, ..FeatureGates::default() })
     }
 
     pub fn spot_to_spot() -> Settings {

@@ -3,19 +3,32 @@
 use kerf_controllers::Settings;
 use kerf_stories::{
     World,
-    chapters::{crashes::from_one_node_to_another, life_of_a_node::from_pending_pod_to_nothing},
+    chapters::{
+        buffers::from_room_to_nothing, crashes::from_one_node_to_another,
+        life_of_a_node::from_pending_pod_to_nothing,
+    },
+    stories::settings::buffering,
 };
 use kerf_testbed::{EventLog, Faults, Testbed, Write};
 
 /// Plays a story with an operator that dies after `calls` calls; returns what was written and how many calls the mortal
 /// operator made.
 fn play(seed: u64, calls: Option<u64>, story: impl AsyncFnOnce(&World)) -> (EventLog, u64) {
+    play_with(Settings::default(), seed, calls, story)
+}
+
+fn play_with(
+    settings: Settings,
+    seed: u64,
+    calls: Option<u64>,
+    story: impl AsyncFnOnce(&World),
+) -> (EventLog, u64) {
     let played = Testbed::in_virtual_time(async {
         let faults = Faults::seeded(seed);
         if let Some(calls) = calls {
             faults.stop_after(calls);
         }
-        let world = World::with_mortal_operator(seed, Settings::default(), &faults);
+        let world = World::with_mortal_operator(seed, settings, &faults);
         story(&world).await;
         (world.event_log(), faults.calls())
     });
@@ -51,6 +64,17 @@ fn an_operator_killed_during_a_drain_loses_no_pod_and_evicts_none_twice() {
     for call in 0..calls {
         let (log, _) = play(7, Some(call), from_one_node_to_another);
         assert_eq!(count(&log), [2, 2, 4], "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+#[test]
+fn an_operator_killed_after_any_call_launches_the_room_of_a_buffer_once() {
+    let (log, calls) = play_with(buffering(), 7, None, from_room_to_nothing);
+    assert_eq!((created(&log, "nodeclaims.karpenter.sh"), created(&log, "nodes")), (1, 1), "{log}");
+    for call in 0..calls {
+        let (log, _) = play_with(buffering(), 7, Some(call), from_room_to_nothing);
+        let (claims, nodes) = (created(&log, "nodeclaims.karpenter.sh"), created(&log, "nodes"));
+        assert_eq!((claims, nodes), (1, 1), "killed after call {call} of {calls}:\n{log}");
     }
 }
 

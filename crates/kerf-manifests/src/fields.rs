@@ -93,6 +93,8 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
         ],
     ),
     ("policy/v1", "PodDisruptionBudget", &[&["spec", "status.disruptionsAllowed"]]),
+    ("v1", "PodTemplate", &[TEMPLATE_ALONE]),
+    ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", &[&["spec"]]),
     ("v1", "Service", &[&["spec.selector"]]),
     ("v1", "ReplicationController", &[&["spec.selector"]]),
     ("v1", "Namespace", &[&[]]),
@@ -165,6 +167,9 @@ const POD_SPEC: &[&str] = &[
 
 const TEMPLATE: &[&str] = &["spec.template.metadata.labels", "spec.template.metadata.annotations"];
 
+/// Of what is a template and makes no pods.
+const TEMPLATE_ALONE: &[&str] = &["template.metadata.labels"];
+
 /// Annotations that decisions read, beside Karpenter's own.
 const ANNOTATIONS: [&str; 3] = [
     kerf_api::annotations::POD_DELETION_COST,
@@ -182,9 +187,11 @@ static KEPT: LazyLock<BTreeMap<(&str, &str), Kept>> = LazyLock::new(|| {
         for path in METADATA.iter().chain(groups.iter().copied().flatten()) {
             kept.add(path.split('.'));
         }
-        if groups.contains(&TEMPLATE) {
-            for path in POD_SPEC {
-                kept.add(["spec", "template"].into_iter().chain(path.split('.')));
+        for (group, parents) in
+            [(TEMPLATE, &["spec", "template"][..]), (TEMPLATE_ALONE, &["template"])]
+        {
+            for path in POD_SPEC.iter().filter(|_| groups.contains(&group)) {
+                kept.add(parents.iter().copied().chain(path.split('.')));
             }
         }
         ((*api_version, *kind), kept)

@@ -8,13 +8,15 @@ use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::Job,
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
-use kerf_api::{GROUP, NodeClaim, NodeClass, NodeOverlay, NodePool, labels::LabelRules};
+use kerf_api::{
+    CapacityBuffer, GROUP, NodeClaim, NodeClass, NodeOverlay, NodePool, labels::LabelRules,
+};
 use kerf_cluster::{Cluster, Key, Kind};
 use kube_core::{DynamicObject, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -203,10 +205,12 @@ impl Loader {
             "PersistentVolumeClaim" => {
                 load_namespaced::<PersistentVolumeClaim>(cluster, kind, object)
             }
-            "Deployment" => self.load_workload::<Deployment>(kind, object),
+            "Deployment" => self.load_set::<Deployment>(kind, object),
             "ReplicaSet" => self.load_set::<ReplicaSet>(kind, object),
             "StatefulSet" => self.load_set::<StatefulSet>(kind, object),
             "Service" => load_namespaced::<Service>(cluster, kind, object),
+            "PodTemplate" => load_namespaced::<PodTemplate>(cluster, kind, object),
+            "CapacityBuffer" => load_namespaced::<CapacityBuffer>(cluster, kind, object),
             "ReplicationController" => {
                 load_namespaced::<ReplicationController>(cluster, kind, object)
             }
@@ -222,7 +226,7 @@ impl Loader {
         self.workloads.add(in_a_namespace::<W>(read(kind, object)?).into())
     }
 
-    /// It makes pods, and tells which pods are of one kind.
+    /// It makes pods, and others refer to it: it tells which pods are of one kind, or a buffer keeps room for more of them.
     fn load_set<W>(&mut self, kind: &str, object: Value) -> Result<(), LoadError>
     where
         W: DeserializeOwned + ResourceExt + Kind + Clone + Into<Workload>,

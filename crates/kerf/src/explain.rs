@@ -37,7 +37,8 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
     for warning in objects.warnings.iter().chain(&sources.warnings) {
         eprintln!("kerf: {warning}");
     }
-    let explainer = &Explainer::new(snapshot, &settings);
+    let seated = kerf_disruption::seated(snapshot, &settings);
+    let explainer = &Explainer::new(&seated, &settings);
     let not_there = |kind, name: &String, known: Vec<&str>| PlanError::NotThere {
         kind,
         name: name.clone(),
@@ -73,7 +74,8 @@ fn explained(options: &ExplainOptions) -> Result<(), PlanError> {
 pub(crate) fn node_text(objects: &Objects, settings: &Settings, name: &str) -> Option<String> {
     let taken = objects.seen.snapshot().ok()?;
     let settings = settings.disruption();
-    let explainer = Explainer::new(&taken.snapshot, &settings);
+    let seated = kerf_disruption::seated(&taken.snapshot, &settings);
+    let explainer = Explainer::new(&seated, &settings);
     let report = node_report(objects, &taken.snapshot, &explainer, name)?;
     Some(node::text::render(&report))
 }
@@ -104,7 +106,8 @@ fn unknown_types(objects: &Objects, pool: Option<&str>) -> Option<String> {
 pub(crate) fn of_snapshot(settings: &Settings) -> Explain {
     let settings = settings.disruption();
     Arc::new(move |snapshot, name| {
-        let found = Explainer::new(snapshot, &settings).node(name)?;
+        let seated = kerf_disruption::seated(snapshot, &settings);
+        let found = Explainer::new(&seated, &settings).node(name)?;
         let moment = Moment::live(snapshot.now);
         let report = node::Report::new(&found, moment, None, None, &snapshot.labels);
         Some(node::text::render(&report))

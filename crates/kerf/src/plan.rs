@@ -110,6 +110,7 @@ fn report(options: &PlanOptions) -> Result<Report, PlanError> {
     let (uninterested, invalid): (Vec<_>, Vec<_>) =
         left_out.into_iter().partition(InvalidPod::wants_no_pool);
     report.add_invalid(&invalid);
+    report.add_buffers(&objects.seen.loaded.cluster, &snapshot, &plan);
     report.notes = notes(&objects.seen, &uninterested);
     report.notes.extend(objects.drift_notes());
     report.notes.extend(objects.warnings.iter().chain(&sources.warnings).cloned());
@@ -183,6 +184,14 @@ impl Objects {
         loaded.cluster.spread_by_default(settings.default_spread.clone());
         if settings.gates.node_overlay {
             loaded.cluster.apply_overlays();
+        }
+        if settings.gates.capacity_buffer {
+            loaded.cluster.keep_buffers();
+        } else if loaded.cluster.buffers().values().next().is_some() {
+            warnings.push(
+                "CapacityBuffers are ignored; with --feature-gates=CapacityBuffer=true room is kept for them"
+                    .to_owned(),
+            );
         }
         let cluster = &loaded.cluster;
         if cluster.pools().values().next().is_none() && cluster.nodes().values().next().is_none() {

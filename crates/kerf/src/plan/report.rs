@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kerf_cluster::validation::{InvalidPod, PodProblem};
+use kerf_cluster::{
+    Cluster,
+    validation::{InvalidPod, PodProblem},
+};
 use kerf_disruption::Replacement;
 use kerf_model::{KnownLabels, Pod, Price, Snapshot};
 use kerf_scheduler::{Plan, PlannedClaim, PodFailure, PoolRefusal, Refusal};
@@ -21,6 +24,9 @@ pub(crate) struct Report {
     /// Pods that go to what is there.
     pub(super) placements: Vec<Placement>,
     pub(super) unschedulable: Vec<Unschedulable>,
+    /// Room that is kept for pods to come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) buffers: Vec<Buffer>,
     /// Pools that launch nothing at all.
     pub(super) idle_pools: Vec<IdlePool>,
     pub(super) notes: Vec<String>,
@@ -47,6 +53,9 @@ pub(super) struct Summary {
 pub(crate) struct Claim {
     pub(crate) pool: String,
     pub(crate) pods: Vec<String>,
+    /// Virtual pods of buffers that it has room for beside its pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) virtual_pods: Option<usize>,
     pub(crate) cheapest: Option<Cheapest>,
     /// Any of these will do; the cheapest first.
     pub(crate) instance_types: Vec<String>,
@@ -87,6 +96,26 @@ pub(super) struct Unschedulable {
     /// Where `reason` is `Pools`: what each of them has against the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) pools: Vec<Refused>,
+}
+
+/// How the room of a buffer stands, in virtual pods.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Buffer {
+    /// Namespace and name.
+    pub(super) buffer: String,
+    /// On nodes that are there.
+    pub(super) ready: usize,
+    /// On nodes that start or are to be launched.
+    pub(super) coming: usize,
+    /// Without room.
+    pub(super) missing: usize,
+    /// By node where there is room.
+    pub(super) nodes: BTreeMap<String, usize>,
+    /// Why there is no room, or why it is not known what for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -143,6 +172,7 @@ impl Report {
                 })
                 .collect(),
             unschedulable: plan.failures.iter().map(Unschedulable::new).collect(),
+            buffers: Vec::new(),
             idle_pools: unusable.chain(idle).collect(),
             notes: Vec::new(),
         }
@@ -155,10 +185,39 @@ impl Report {
         self.claims.retain(|claim| some(&claim.pods));
         self.placements.retain(|placement| some(&placement.pods));
         self.unschedulable.retain(|one| of_namespace(&one.pod));
+        self.buffers.retain(|one| of_namespace(&one.buffer));
         let pods = count(self.summary.pods, "pod");
         self.notes.push(format!(
             "the plan is for {pods} of all namespaces; only what concerns namespace {namespace} is shown"
         ));
+    }
+
+    /// How the plan leaves the buffers.
+    pub(super) fn add_buffers(&mut self, cluster: &Cluster, snapshot: &Snapshot, plan: &Plan) {
+        if !cluster.keeps_buffers() {
+            return;
+        }
+        let mut rooms = plan.rooms();
+        for (key, buffer) in cluster.buffers().iter() {
+            let room = rooms.remove(&(key.namespace.clone(), key.name.clone())).unwrap_or_default();
+            let unresolved = cluster.resolve_readable(buffer, &snapshot.labels).err();
+            let message = unresolved.map(|why| why.to_string());
+            let is_of_buffer = |pod: &&Arc<Pod>| {
+                pod.namespace == key.namespace && pod.buffer.as_deref() == Some(key.name.as_str())
+            };
+            let nodes = plan.buffers.placements.iter().filter_map(|placement| {
+                let pods = placement.pods.iter().filter(is_of_buffer).count();
+                (pods > 0).then(|| (placement.node.name.clone(), pods))
+            });
+            self.buffers.push(Buffer {
+                buffer: key.to_string(),
+                ready: room.ready,
+                coming: room.coming,
+                missing: room.missing,
+                nodes: nodes.collect(),
+                message: message.or_else(|| room.refusal.map(|refusal| refusal.to_string())),
+            });
+        }
     }
 
     /// Pods that the plan was made without.
@@ -176,6 +235,7 @@ impl Claim {
             Replacement::OfTemplate(pool) => Self {
                 pool: pool.name.clone(),
                 pods: Vec::new(),
+                virtual_pods: None,
                 cheapest: None,
                 instance_types: Vec::new(),
                 requests: BTreeMap::new(),
@@ -199,6 +259,7 @@ impl Claim {
         Self {
             pool: claim.pool.name.clone(),
             pods: keys(&claim.pods),
+            virtual_pods: Some(claim.virtual_pods.len()).filter(|pods| *pods > 0),
             cheapest,
             instance_types: types.map(|instance_type| instance_type.name().to_owned()).collect(),
             requests: requests

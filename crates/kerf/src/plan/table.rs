@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{cli::Output, columns::section};
 
-use super::report::{Claim, Placement, Report, Unschedulable};
+use super::report::{Buffer, Claim, Placement, Report, Unschedulable};
 
 /// Names shown of a group of pods.
 const SHOWN: usize = 2;
@@ -14,6 +14,7 @@ pub(super) fn render(report: &Report, output: Output) -> String {
         claims(report),
         placements(report),
         unschedulable(report, output.verbose),
+        buffers(report),
         idle_pools(report),
         notes(report),
     ];
@@ -56,8 +57,15 @@ fn claim(claim: &Claim) -> [String; 8] {
         cheapest.map_or_else(|| "-".to_owned(), |it| it.price_per_hour.to_string()),
         of_cheapest(cheapest.and_then(|it| it.zone.as_ref())),
         of_cheapest(cheapest.and_then(|it| it.capacity_type.as_ref())),
-        shortened(&claim.pods),
+        pod_names(claim),
     ]
+}
+
+fn pod_names(claim: &Claim) -> String {
+    let room = |pods| format!("room for {} of buffers", count(pods, "pod"));
+    let of_buffers = claim.virtual_pods.map(room);
+    let names = Some(shortened(&claim.pods)).filter(|names| !names.is_empty());
+    names.into_iter().chain(of_buffers).collect::<Vec<_>>().join(", ")
 }
 
 fn placements(report: &Report) -> String {
@@ -78,6 +86,32 @@ fn placements(report: &Report) -> String {
         ]
     };
     section(&title, &["NODE", "NODECLAIM", "PODS", "POD NAMES"], report.placements.iter().map(row))
+}
+
+fn buffers(report: &Report) -> String {
+    if report.buffers.is_empty() {
+        return String::new();
+    }
+    let row = |buffer: &Buffer| {
+        let nodes: Vec<_> =
+            buffer.nodes.iter().map(|(node, pods)| format!("{node} ({pods})")).collect();
+        [
+            buffer.buffer.clone(),
+            buffer.ready.to_string(),
+            buffer.coming.to_string(),
+            buffer.missing.to_string(),
+            if nodes.is_empty() { "-".to_owned() } else { shortened(&nodes) },
+        ]
+    };
+    let title = format!("Keep room for {}", count(report.buffers.len(), "buffer"));
+    let header = ["BUFFER", "READY", "COMING", "WITHOUT ROOM", "NODES"];
+    let mut text = section(&title, &header, report.buffers.iter().map(row));
+    for buffer in &report.buffers {
+        if let Some(message) = &buffer.message {
+            let _ = writeln!(text, "  {}: {message}", buffer.buffer);
+        }
+    }
+    text
 }
 
 /// Pods that are refused for the same reasons, which those of a workload usually are, are told once.

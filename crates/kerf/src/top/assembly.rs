@@ -52,7 +52,8 @@ pub(super) fn look(options: &TopOptions, following: Option<&Following>) -> Resul
 fn fill_in(view: &mut View, objects: &Objects, snapshot: &Snapshot, options: &TopOptions) {
     let cluster = &objects.seen.loaded.cluster;
     let settings = options.sources.settings.disruption();
-    let explainer = Explainer::new(snapshot, &settings);
+    let seated = kerf_disruption::seated(snapshot, &settings);
+    let explainer = Explainer::new(&seated, &settings);
     let mut verdicts: BTreeMap<String, NodeVerdict> = BTreeMap::new();
     for (name, pool) in &snapshot.pools {
         let found = explainer.pool(name).into_iter().flat_map(|pool| pool.nodes);

@@ -104,7 +104,8 @@ pub(super) struct Unschedulable {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Buffer {
     /// Namespace and name.
-    pub(super) buffer: String,
+    #[serde(rename = "buffer")]
+    pub(super) key: String,
     /// On nodes that are there.
     pub(super) ready: usize,
     /// On nodes that start or are to be launched.
@@ -185,7 +186,7 @@ impl Report {
         self.claims.retain(|claim| some(&claim.pods));
         self.placements.retain(|placement| some(&placement.pods));
         self.unschedulable.retain(|one| of_namespace(&one.pod));
-        self.buffers.retain(|one| of_namespace(&one.buffer));
+        self.buffers.retain(|one| of_namespace(&one.key));
         let pods = count(self.summary.pods, "pod");
         self.notes.push(format!(
             "the plan is for {pods} of all namespaces; only what concerns namespace {namespace} is shown"
@@ -210,7 +211,7 @@ impl Report {
                 (pods > 0).then(|| (placement.node.name.clone(), pods))
             });
             self.buffers.push(Buffer {
-                buffer: key.to_string(),
+                key: key.to_string(),
                 ready: room.ready,
                 coming: room.coming,
                 missing: room.missing,

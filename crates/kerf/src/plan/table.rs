@@ -96,7 +96,7 @@ fn buffers(report: &Report) -> String {
         let nodes: Vec<_> =
             buffer.nodes.iter().map(|(node, pods)| format!("{node} ({pods})")).collect();
         [
-            buffer.buffer.clone(),
+            buffer.key.clone(),
             buffer.ready.to_string(),
             buffer.coming.to_string(),
             buffer.missing.to_string(),
@@ -108,7 +108,7 @@ fn buffers(report: &Report) -> String {
     let mut text = section(&title, &header, report.buffers.iter().map(row));
     for buffer in &report.buffers {
         if let Some(message) = &buffer.message {
-            let _ = writeln!(text, "  {}: {message}", buffer.buffer);
+            let _ = writeln!(text, "  {}: {message}", buffer.key);
         }
     }
     text

@@ -32,7 +32,7 @@ const IN_SNAKE_CASE: [&str; 2] =
 
 /// What else is written in CamelCase.
 const NO_REASONS: [(&str, &str); 8] = [
-    ("a kind", "Connection Index Node NodeClaim NodePool Operator Shared State"),
+    ("a kind", "Connection Index Node NodeClaim NodePool Operator Rooms Shared State"),
     (
         "a feature gate",
         "CapacityBuffer NodeOverlay NodeRepair PodDeletionCostManagement ReservedCapacity SpotToSpotConsolidation \

@@ -122,6 +122,8 @@ pub async fn the_nodes_of_a_buffer_become_fewer_and_smaller_and_stay(world: Worl
     world.patch(&buffer, json!({"spec": {"replicas": 1}})).await;
     world
         .until("one small node is left", async |world: &World| {
+            // A claim outlives its Node by the time that the instance takes to go.
+            world.only::<NodeClaim>().await?;
             let (nodes, cores) = (world.list::<Node>().await.len(), cores(world).await);
             if (nodes, cores) == (1, 2) { Ok(()) } else { Err(format!("{nodes} of {cores}")) }
         })

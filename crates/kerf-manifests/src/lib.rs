@@ -33,7 +33,10 @@ mod syntax;
 mod times;
 mod workloads;
 
-pub use dump::{dumped, dumped_node_class, dumped_resources, referenced_node_classes};
+pub use dump::{
+    BufferTarget, dumped, dumped_node_class, dumped_resources, dumped_with_template,
+    referenced_node_classes, targets_of_buffers,
+};
 pub use fields::trim;
 pub use lines::Lines;
 pub use offline::Offline;

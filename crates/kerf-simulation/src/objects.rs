@@ -1,5 +1,7 @@
 //! The objects that a scenario puts into the cluster.
 
+use std::collections::BTreeMap;
+
 use kerf_api::{annotations, labels};
 use kerf_testbed::actors::RUNS_FOR;
 use serde_json::{Map, Value, json};
@@ -7,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     cloud::Cloud,
     policy::Policy,
-    scenario::{OverlayEntry, PoolEntry, Scenario, Workload},
+    scenario::{BufferEntry, OverlayEntry, PodTemplate, PoolEntry, Scenario, Workload},
 };
 
 /// What pools and workloads need, in an order in which it can be created.
@@ -24,8 +26,10 @@ pub(crate) fn foundation(scenario: &Scenario) -> Vec<Value> {
     let class =
         |reference: &Value| cloud.node_class(reference, scenario.initial.node_class(reference));
     let mut objects: Vec<Value> = references.iter().map(class).collect();
-    let namespaces = scenario.workloads.iter().map(|workload| workload.namespace.as_str());
-    let mut namespaces: Vec<_> = namespaces.filter(|name| *name != "default").collect();
+    let of_workloads = scenario.workloads.iter().map(|workload| workload.namespace.as_str());
+    let of_buffers = scenario.buffers.iter().map(|buffer| buffer.namespace.as_str());
+    let all = of_workloads.chain(of_buffers);
+    let mut namespaces: Vec<_> = all.filter(|name| *name != "default").collect();
     namespaces.sort_unstable();
     namespaces.dedup();
     objects.extend(
@@ -99,6 +103,27 @@ pub(crate) fn node_overlay(entry: &OverlayEntry) -> Value {
     })
 }
 
+pub(crate) fn capacity_buffer(entry: &BufferEntry) -> Value {
+    let mut spec = entry.spec.clone();
+    if entry.pod.is_some() {
+        spec.insert("podTemplateRef".to_owned(), json!({"name": entry.name}));
+    }
+    json!({
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer",
+        "metadata": {"name": entry.name, "namespace": entry.namespace}, "spec": spec,
+    })
+}
+
+/// What the pods of a buffer look like, where the scenario says it.
+pub(crate) fn template_of_buffer(entry: &BufferEntry) -> Option<Value> {
+    let (labels, annotations, spec) = parts_of_pods(entry.pod.as_ref()?);
+    Some(json!({
+        "apiVersion": "v1", "kind": "PodTemplate",
+        "metadata": {"name": entry.name, "namespace": entry.namespace},
+        "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec},
+    }))
+}
+
 /// An edit of a pool while it lives. What the policy says about pools it does not touch.
 pub(crate) fn pool_change(name: &str, spec: &Map<String, Value>, policy: &Policy) -> Value {
     let mut spec = spec.clone();
@@ -111,7 +136,22 @@ pub(crate) fn pool_change(name: &str, spec: &Map<String, Value>, policy: &Policy
 }
 
 fn pod_template(workload: &Workload) -> Value {
-    let pod = &workload.pod;
+    let (mut labels, mut annotations, mut spec) = parts_of_pods(&workload.pod);
+    labels.insert(WORKLOAD.to_owned(), workload.name.clone());
+    labels.entry("app".to_owned()).or_insert_with(|| workload.name.clone());
+    if let Some(cron) = &workload.cron {
+        if spec["restartPolicy"].is_null() {
+            spec["restartPolicy"] = "Never".into();
+        }
+        annotations.insert(RUNS_FOR.to_owned(), cron.runs_for.to_string());
+    }
+    json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec})
+}
+
+type Texts = BTreeMap<String, String>;
+
+/// Labels, annotations and spec.
+fn parts_of_pods(pod: &PodTemplate) -> (Texts, Texts, Value) {
     let mut requests = Map::new();
     for (resource, amount) in [("cpu", &pod.cpu), ("memory", &pod.memory)] {
         if let Some(amount) = amount {
@@ -121,19 +161,12 @@ fn pod_template(workload: &Workload) -> Value {
     let mut spec = json!({
         "containers": [{"name": "main", "image": "example.com/app:1", "resources": {"requests": requests}}],
     });
-    let mut labels = pod.labels.clone();
-    labels.insert(WORKLOAD.to_owned(), workload.name.clone());
-    labels.entry("app".to_owned()).or_insert_with(|| workload.name.clone());
+    merge(&mut spec, &Value::Object(pod.spec.clone()));
     let mut annotations = pod.annotations.clone();
     if pod.do_not_disrupt {
         annotations.insert(annotations::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
     }
-    if let Some(cron) = &workload.cron {
-        spec["restartPolicy"] = "Never".into();
-        annotations.insert(RUNS_FOR.to_owned(), cron.runs_for.to_string());
-    }
-    merge(&mut spec, &Value::Object(pod.spec.clone()));
-    json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec})
+    (pod.labels.clone(), annotations, spec)
 }
 
 /// Objects are merged, `null` removes, and everything else replaces what was there.

@@ -142,6 +142,12 @@ impl Play {
             pools.add(pool, policy, created.uid());
         }
         initial.build(&testbed, scenario.start, &pools, &writer).await?;
+        for buffer in &scenario.buffers {
+            if let Some(template) = objects::template_of_buffer(buffer) {
+                writer.create(&template).await?;
+            }
+            writer.create(&objects::capacity_buffer(buffer)).await?;
+        }
         let mut ledger = Ledger::open(testbed.clock().now(), &policy.name);
         if !initial.machines.is_empty() {
             ledger.take_over(observer.changes().await.iter().map(Change::from), &market);

@@ -33,7 +33,7 @@ mod workload;
 
 pub use record::{Moment, Recorded};
 
-pub(crate) use workload::{Workload, wave};
+pub(crate) use workload::{PodTemplate, Workload, default_namespace, wave};
 
 /// The kinds that a simulated cluster has.
 static SHIPPED: LazyLock<Definitions> = LazyLock::new(|| Definitions::of(&Cloud::default().crds()));
@@ -71,6 +71,9 @@ pub struct Scenario {
     /// They count under policies with the feature gate `NodeOverlay`, in decisions and in costs.
     #[serde(default)]
     pub overlays: Vec<OverlayEntry>,
+    /// They count under policies with the feature gate `CapacityBuffer`.
+    #[serde(default)]
+    pub buffers: Vec<BufferEntry>,
     pub workloads: Vec<Workload>,
     /// Policies besides the built-in ones.
     #[serde(default)]
@@ -174,6 +177,19 @@ pub struct PoolEntry {
 pub struct OverlayEntry {
     pub name: String,
     /// A NodeOverlay's spec.
+    pub spec: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BufferEntry {
+    pub name: String,
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// What its pods look like, where the spec names neither a PodTemplate nor a workload.
+    #[serde(default)]
+    pub pod: Option<PodTemplate>,
+    /// A CapacityBuffer's spec.
     pub spec: Map<String, Value>,
 }
 
@@ -324,6 +340,7 @@ impl Scenario {
         }
         unique("pools", self.pools.iter().map(|pool| &pool.name))?;
         unique("overlays", self.overlays.iter().map(|overlay| &overlay.name))?;
+        unique("buffers", self.buffers.iter().map(|buffer| &buffer.name))?;
         unique("workloads", self.workloads.iter().map(|workload| &workload.name))?;
         unique("instanceTypes", self.instance_types.iter().map(|entry| &entry.name))?;
         unique("policies", self.policies.iter().map(|policy| &policy.name))?;
@@ -338,6 +355,9 @@ impl Scenario {
         }
         for (index, overlay) in self.overlays.iter().enumerate() {
             overlay.check().map_err(|wrong| wrong.within(&format!("overlays[{index}]")))?;
+        }
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            buffer.check().map_err(|wrong| wrong.within(&format!("buffers[{index}]")))?;
         }
         for (index, movement) in self.prices.iter().enumerate() {
             movement.check().map_err(|wrong| wrong.within(&format!("prices[{index}]")))?;
@@ -434,6 +454,24 @@ impl OverlayEntry {
     /// As an API server would judge it.
     fn check(&self) -> Result<(), Wrong> {
         match SHIPPED.faults(&objects::node_overlay(self)).first() {
+            Some(fault) => Err(Wrong::new(fault.field(), fault.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl BufferEntry {
+    /// As an API server would judge it.
+    fn check(&self) -> Result<(), Wrong> {
+        let refers = |field: &str| self.spec.contains_key(field);
+        if self.pod.is_some() && (refers("podTemplateRef") || refers("scalableRef")) {
+            let problem = "write only one of pod, spec.podTemplateRef and spec.scalableRef";
+            return Err(Wrong::new("pod", problem));
+        }
+        if let Some(pod) = &self.pod {
+            pod.check()?;
+        }
+        match SHIPPED.faults(&objects::capacity_buffer(self)).first() {
             Some(fault) => Err(Wrong::new(fault.field(), fault.to_string())),
             None => Ok(()),
         }

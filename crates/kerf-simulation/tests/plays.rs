@@ -154,6 +154,79 @@ async fn list(testbed: &Testbed, group: &str, version: &str, kind: &str) -> Vec<
     found.into_iter().map(read).collect()
 }
 
+/// A shop that goes from two pods to six at once, with room kept for four.
+const HEADROOM: &str = "
+length: 1h
+seed: 3
+pools:
+- name: default
+  spec: {template: {spec: {requirements: [
+    {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]},
+    {key: kubernetes.io/arch, operator: In, values: [amd64]},
+    {key: kubernetes.io/os, operator: In, values: [linux]}]}}}
+buffers:
+- {name: web, namespace: shop, spec: {scalableRef: {kind: Deployment, name: web}, replicas: 4}}
+workloads:
+- {name: web, namespace: shop, replicas: 2, steps: [{at: 20m, replicas: 6}], pod: {cpu: 900m, memory: 1Gi}}
+policies:
+- {name: without}
+- {name: with, operator: {feature-gates: CapacityBuffer=true}}
+";
+
+#[test]
+fn a_buffer_buys_pods_their_time_for_money() {
+    let scenario = Scenario::from_yaml(HEADROOM, "test").unwrap();
+    let [without, with] = ["without", "with"].map(|name| {
+        let mut own = scenario.own_policies();
+        own.retain(|policy| policy.name == name);
+        run(&scenario, &own[0], || {}).unwrap().summary
+    });
+    assert_eq!((without.pods_started, with.pods_started), (6, 6), "{without:?}\n{with:?}");
+    assert!(with.cost > without.cost, "{without:?}\n{with:?}");
+    // Two pods wait for the first node either way. The four that come later do so only without the buffer.
+    assert!(with.pending_seconds < without.pending_seconds / 2.0, "{without:?}\n{with:?}");
+
+    let taken = Testbed::in_virtual_time(async {
+        let mut play = Play::start(&scenario, &policy(BASELINE)).await.unwrap();
+        play.until(Duration::from_mins(10)).await.unwrap();
+        snapshot(play.testbed()).await
+    });
+    let mut from_snapshot = Scenario::from_yaml(&taken.unwrap().to_string(), "c.json").unwrap();
+    from_snapshot.length = "20m".parse().unwrap();
+    let mut gated = policy("as-is");
+    gated.operator.insert("feature-gates".into(), "CapacityBuffer=true".into());
+    let went_on = run(&from_snapshot, &gated, || {}).unwrap().summary;
+    assert_eq!(went_on.launched, 1, "room for four more of its pods: {went_on:?}");
+}
+
+#[test]
+fn a_buffer_that_an_api_server_would_refuse_is_named_with_its_line() {
+    for (from, to, expected) in [
+        ("replicas: 4}}", "replicas: -4}}", "buffers[0].spec.replicas"),
+        ("kind: Deployment, name: web", "kind: Deployment", "scalableRef.name"),
+        (
+            "spec: {scalableRef: {kind: Deployment, name: web}, replicas: 4}",
+            "spec: {replicas: 4}",
+            "either PodTemplateRef or ScalableRef",
+        ),
+        (
+            "name: web, namespace: shop, spec",
+            "name: web, pod: {cpu: 1}, spec",
+            "write only one of pod, spec.podTemplateRef and spec.scalableRef",
+        ),
+        (
+            "name: web, namespace: shop, spec: {scalableRef: {kind: Deployment, name: web},",
+            "name: web, pod: {cpu: lots}, spec: {",
+            "buffers[0].pod.cpu",
+        ),
+    ] {
+        let text = HEADROOM.replacen(from, to, 1);
+        assert_ne!(text, HEADROOM, "{from}");
+        let told = Scenario::from_yaml(&text, "test").unwrap_err().to_string();
+        assert!(told.contains(expected) && told.starts_with("test:11"), "{expected}\n{told}");
+    }
+}
+
 /// Everything that `kerf snapshot` would read, and more of each object than it keeps.
 async fn snapshot(testbed: &Testbed) -> Value {
     let mut items = Vec::new();
@@ -164,6 +237,7 @@ async fn snapshot(testbed: &Testbed) -> Value {
         ("", "v1", "Namespace"),
         ("", "v1", "Pod"),
         ("apps", "v1", "DaemonSet"),
+        ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer"),
         ("policy", "v1", "PodDisruptionBudget"),
     ] {
         items.extend(list(testbed, group, version, kind).await);

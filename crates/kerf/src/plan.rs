@@ -143,8 +143,13 @@ impl Objects {
             if is_live {
                 let read: ReadCluster = read_cluster(target, |_| {})?;
                 namespace = read.namespace;
-                let refused = read.without_overlays.filter(|_| settings.gates.node_overlay);
-                warnings.extend(refused.map(|why| format!("NodeOverlays are left out: {why}")));
+                let gates = &settings.gates;
+                let counts = |kind: &str| match kind {
+                    "NodeOverlay" => gates.node_overlay,
+                    _ => gates.capacity_buffer,
+                };
+                let refused = read.refused.iter().filter(|(kind, _)| counts(kind));
+                warnings.extend(refused.map(|(kind, why)| format!("{kind}s are left out: {why}")));
                 return add_all(read.objects, objects);
             }
             warnings = input::read(files, objects)?;

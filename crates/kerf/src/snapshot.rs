@@ -1,6 +1,7 @@
 //! `kerf snapshot`: the cluster as decisions see it, in a file.
 
 use std::{
+    collections::BTreeMap,
     error::Error as _,
     fmt,
     io::{self, Write},
@@ -9,7 +10,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kerf_manifests::{dumped, dumped_node_class, dumped_resources, referenced_node_classes};
+use kerf_manifests::{
+    BufferTarget, dumped, dumped_node_class, dumped_resources, dumped_with_template,
+    referenced_node_classes, targets_of_buffers,
+};
 use kerf_runtime::{
     Clock, Fence, Metrics,
     client::{self, Connection, RequestMetrics, Target},
@@ -26,6 +30,9 @@ use crate::{
     output::{Pending, Readers},
     providers,
 };
+
+/// Roles that were made before these kinds came do not grant them.
+const MAY_BE_REFUSED: [&str; 2] = ["NodeOverlay", "CapacityBuffer"];
 
 /// Objects per request, as kubectl has it.
 const PAGE: u32 = 500;
@@ -98,7 +105,7 @@ fn write(objects: &[Value], taken_at: Timestamp, to: &mut (impl Write + ?Sized))
 pub(crate) enum Progress<'a> {
     Read { plural: &'a str, count: usize },
     LeftOut { kind: &'a str },
-    Refused { problem: &'a str },
+    Refused { kind: &'a str, problem: &'a str },
 }
 
 impl fmt::Display for Progress<'_> {
@@ -108,7 +115,7 @@ impl fmt::Display for Progress<'_> {
             Self::LeftOut { kind } => {
                 write!(f, "left out {kind}: this build of kerf has no provider for it")
             }
-            Self::Refused { problem } => write!(f, "left out NodeOverlay: {problem}"),
+            Self::Refused { kind, problem } => write!(f, "left out {kind}: {problem}"),
         }
     }
 }
@@ -118,8 +125,8 @@ pub(crate) struct ReadCluster {
     pub(crate) objects: Vec<Value>,
     /// That of the context.
     pub(crate) namespace: String,
-    /// Why there are no NodeOverlays, if they were refused.
-    pub(crate) without_overlays: Option<String>,
+    /// Kinds that were refused, and why.
+    pub(crate) refused: BTreeMap<String, String>,
 }
 
 /// Lists everything that decisions depend on, trimmed to what they use. Nothing is written, and secrets and
@@ -159,21 +166,31 @@ async fn read_all(
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<ReadCluster, ReadError> {
     let Connected { client, namespace, .. } = connect(target).await?;
-    let (mut objects, mut without_overlays) = (Vec::new(), None);
+    let (mut objects, mut refused) = (Vec::new(), BTreeMap::new());
     for resource in dumped_resources() {
         let before = objects.len();
         let listed = list(&client, &resource, &mut objects, |item| dumped(item, &resource)).await;
         match listed {
-            // Roles that were made before there were overlays do not grant them.
-            Err(error @ ReadError::List { .. }) if resource.kind == "NodeOverlay" => {
+            Err(error @ ReadError::List { .. }) if MAY_BE_REFUSED.contains(&&*resource.kind) => {
                 let problem = error.to_string();
-                progress(Progress::Refused { problem: &problem });
-                without_overlays = Some(problem);
+                progress(Progress::Refused { kind: &resource.kind, problem: &problem });
+                refused.insert(resource.kind, problem);
                 continue;
             }
             listed => drop(listed?),
         }
         progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
+    }
+    for target in targets_of_buffers(&objects) {
+        match add_target(&client, &target, &mut objects).await {
+            Ok(()) => {}
+            Err(error) => {
+                let BufferTarget { kind, namespace, name } = &target;
+                let problem = format!("cannot get {namespace}/{name}: {}", cause(&error));
+                progress(Progress::Refused { kind, problem: &problem });
+                refused.insert(kind.clone(), problem);
+            }
+        }
     }
     // Other kinds may not exist, and whoever may not list them is refused all the same.
     for (group, kind) in referenced_node_classes(&objects) {
@@ -186,7 +203,24 @@ async fn read_all(
         list(&client, &resource, &mut objects, trimmed).await?;
         progress(Progress::Read { plural: &resource.plural, count: objects.len() - before });
     }
-    Ok(ReadCluster { objects, namespace, without_overlays })
+    Ok(ReadCluster { objects, namespace, refused })
+}
+
+/// Adds what a buffer refers to, in the place of what is there of it; nothing if there is no such thing.
+async fn add_target(
+    client: &Client,
+    target: &BufferTarget,
+    objects: &mut Vec<Value>,
+) -> Result<(), kube::Error> {
+    let Some(resource) = target.resource() else { return Ok(()) };
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), &target.namespace, &resource);
+    let found = api.get_opt(&target.name).await?;
+    if let Some(Ok(found)) = found.map(serde_json::to_value) {
+        objects.retain(|object| !target.is(object));
+        objects.push(dumped_with_template(found, &resource));
+    }
+    Ok(())
 }
 
 /// Adds all objects of a kind, and says at which revision they were like that; nothing where the kind is not there.

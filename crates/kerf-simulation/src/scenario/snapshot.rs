@@ -15,6 +15,8 @@ use crate::{
     objects::WORKLOAD,
 };
 
+mod buffers;
+
 /// What does not belong to a pod but to its life on one node, or would need objects that a snapshot does not hold.
 const LEFT_OUT: [&str; 4] = ["nodeName", "volumes", "priorityClassName", "resourceClaims"];
 /// Labels by which a controller tells its pods from each other.
@@ -54,6 +56,7 @@ pub(super) fn cluster(
     items.iter_mut().for_each(kerf_manifests::trim);
     let (mut pools, mut claims, mut nodes, mut pods) = (vec![], vec![], vec![], vec![]);
     let (mut namespaces, mut objects, mut overlays) = (vec![], vec![], vec![]);
+    let (mut wanted, mut templates) = (vec![], vec![]);
     for item in items.into_iter().filter(|item| !leaves(item)) {
         match text(&item, "/kind") {
             "NodePool" => pools.push(PoolEntry::of(&item)),
@@ -63,11 +66,14 @@ pub(super) fn cluster(
             "Pod" => pods.push(item),
             "Namespace" => namespaces.push(bare(&item)),
             "DaemonSet" | "PodDisruptionBudget" => objects.push(bare(&item)),
+            "CapacityBuffer" => wanted.push(item),
+            "PodTemplate" => templates.push(buffers::pod_template(&item)),
             _ => {}
         }
     }
     let machines = machines(nodes, &claims, start);
     let sets = sets(&pods, &machines);
+    let buffers = wanted.iter().filter_map(|buffer| buffers::entry(buffer, &sets)).collect();
     let count = sets.iter().map(|set| set.pods.len()).sum::<usize>();
     Ok(Scenario {
         name: String::new(),
@@ -82,13 +88,14 @@ pub(super) fn cluster(
         prices: Vec::new(),
         pools,
         overlays,
+        buffers,
         workloads: Vec::new(),
         policies: Vec::new(),
         cloud: Cloud::default(),
         load: Load::default(),
         initial: InitialCluster {
             node_classes,
-            objects: namespaces.into_iter().chain(objects).collect(),
+            objects: namespaces.into_iter().chain(objects).chain(templates).collect(),
             machines,
             sets,
         },
@@ -269,7 +276,7 @@ fn initial_pod(pod: &Value, mark: &str, machines: &[InitialNode]) -> Value {
     initial
 }
 
-fn pod_spec(spec: &Value) -> Map<String, Value> {
+pub(super) fn pod_spec(spec: &Value) -> Map<String, Value> {
     let mut spec = spec.as_object().cloned().unwrap_or_default();
     spec.retain(|field, _| !LEFT_OUT.contains(&field.as_str()));
     complete(&mut spec);
@@ -294,7 +301,7 @@ pub(super) fn bare(object: &Value) -> Value {
     bare
 }
 
-fn kept_metadata(object: &Value) -> Value {
+pub(super) fn kept_metadata(object: &Value) -> Value {
     let mut kept = Map::new();
     for field in ["name", "namespace", "labels", "annotations"] {
         let value = &object["metadata"][field];

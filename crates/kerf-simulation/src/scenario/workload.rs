@@ -165,14 +165,7 @@ impl Workload {
         if let Some(cron) = &self.cron {
             cron.check()?;
         }
-        for (field, amount) in [("pod.cpu", &self.pod.cpu), ("pod.memory", &self.pod.memory)] {
-            if let Some(Scalar(text)) = amount
-                && let Err(error) = text.parse::<Quantity>()
-            {
-                return Err(Wrong::new(field, error.to_string()));
-            }
-        }
-        Ok(())
+        self.pod.check()
     }
 
     /// What to tell of what happens to it at this time. Curves and the single steps of a ramp are not worth it.
@@ -211,6 +204,19 @@ impl Workload {
         changes.retain(|(at, _)| *at < end);
         changes.dedup_by_key(|(_, replicas)| *replicas);
         changes
+    }
+}
+
+impl PodTemplate {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        for (field, amount) in [("pod.cpu", &self.cpu), ("pod.memory", &self.memory)] {
+            if let Some(Scalar(text)) = amount
+                && let Err(error) = text.parse::<Quantity>()
+            {
+                return Err(Wrong::new(field, error.to_string()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -280,7 +286,7 @@ fn ramps(start: u32, steps: &[ReplicaStep]) -> Vec<(Duration, u32)> {
     changes
 }
 
-fn default_namespace() -> String {
+pub(crate) fn default_namespace() -> String {
     "default".to_owned()
 }
 

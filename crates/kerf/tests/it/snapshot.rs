@@ -44,10 +44,17 @@ fn answer(request: &str, objects: &[Value]) -> (&'static str, String) {
                             "reason": "NotFound", "message": "the server could not find the requested resource"});
         return ("404 Not Found", status.to_string());
     }
-    let mut of_kind = objects.iter().filter(|object| {
+    let is_of = |object: &Value, plural: &str| {
         let kind = object["kind"].as_str().unwrap().to_lowercase();
         format!("{kind}s") == plural || format!("{kind}es") == plural
-    });
+    };
+    // One object by its name.
+    let kind = path.rsplit('/').nth(1).unwrap();
+    let named = |object: &&Value| is_of(object, kind) && object["metadata"]["name"] == plural;
+    if let Some(object) = objects.iter().find(named) {
+        return ("200 OK", object.to_string());
+    }
+    let mut of_kind = objects.iter().filter(|object| is_of(object, plural));
     let token = query.split('&').find_map(|part| part.strip_prefix("continue="));
     let page: usize = token.map_or(0, |token| token.parse().unwrap());
     let mut item = of_kind.nth(page).cloned();
@@ -94,7 +101,7 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
         output(command(home.path(), &["snapshot", &format!("--output-file={path}")]));
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     let progress: Vec<_> = stderr.lines().collect();
-    assert_eq!(progress.len(), 17, "{stderr}");
+    assert_eq!(progress.len(), 18, "{stderr}");
     for read in ["read 3 pods", "read 0 nodeclaims", "read 1 kwoknodeclasses"] {
         assert!(progress.contains(&read), "{read}\n{stderr}");
     }
@@ -121,6 +128,73 @@ fn a_cluster_is_only_read_and_its_snapshot_gives_the_same_plan() {
         assert!(!request.contains("secrets") && !request.contains("configmaps"), "{request}");
         assert!(!request.contains("watch"), "{request}");
     }
+}
+
+#[test]
+fn buffers_of_a_cluster_and_what_they_refer_to_are_read() {
+    let text = fs::read_to_string("../../examples/plan/cluster.json").unwrap();
+    let dump: Value = serde_json::from_str(&text).unwrap();
+    let mut objects = dump["items"].as_array().unwrap().clone();
+    let container = json!({
+        "name": "web", "image": "plans-do-not-read-this", "resources": {"requests": {"cpu": "1"}},
+    });
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
+    let metadata = |name: &str| json!({"name": name, "namespace": "shop"});
+    let buffer = |name: &str, spec: Value| {
+        let kind = json!({"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"});
+        let (api_version, kind) = (kind["apiVersion"].clone(), kind["kind"].clone());
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata(name), "spec": spec})
+    };
+    objects.extend([
+        buffer(
+            "of-a-workload",
+            json!({"scalableRef": {"kind": "StatefulSet", "name": "web"}, "percentage": 50}),
+        ),
+        buffer("of-a-template", json!({"podTemplateRef": {"name": "shape"}, "replicas": 3})),
+        buffer("of-nothing", json!({"podTemplateRef": {"name": "gone"}, "replicas": 3})),
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata("web"),
+            "spec": {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+        }),
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata("other"),
+            "spec": {"replicas": 9, "selector": {"matchLabels": {"app": "x"}}, "template": template},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata("shape"), "template": template,
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]},
+            "metadata": {
+                "name": "web-0", "namespace": "shop", "labels": {"app": "web"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true, "uid": "1"}],
+            },
+        }),
+    ]);
+    let home = tempfile::tempdir().unwrap();
+    let (url, _) = serve(objects);
+    write_kubeconfig(home.path(), &url);
+    let gate = "--feature-gates=CapacityBuffer=true";
+    let (code, live, stderr) = output(command(home.path(), &["plan", gate]));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let rooms = live.split_once("Keep room for 3 buffers").expect(&live).1;
+    let room = |name: &str| {
+        let line = rooms.lines().find(|line| line.contains(name)).expect(rooms);
+        let numbers = line.split_whitespace().skip(1).take(3);
+        numbers.map(|number| number.parse::<u32>().expect(line)).sum::<u32>()
+    };
+    // Half of four, and three.
+    assert_eq!((room("of-a-workload"), room("of-a-template")), (2, 3), "{live}");
+
+    let (code, written, stderr) = output(command(home.path(), &["snapshot"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(!written.contains("plans-do-not-read-this"), "{written}");
+    assert_eq!(written.matches(r#""replicas":4"#).count(), 1, "{written}");
+    assert!(!written.contains(r#""replicas":9"#), "only what a buffer refers to counts: {written}");
+    let file = home.path().join("snapshot.json");
+    fs::write(&file, written).unwrap();
+    assert_eq!(printed(&["plan", gate, "-f", &file.display().to_string()]), live);
 }
 
 #[test]

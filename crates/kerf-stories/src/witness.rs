@@ -4,23 +4,25 @@ use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
+    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-        Service,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass},
 };
 use kerf_api::{
-    NodeClaim, NodeClass, NodeOverlay, NodePool, ObjectExt,
+    CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool, ObjectExt,
     conditions::{Conditioned, DISRUPTION_REASON},
     decode::decode,
 };
 use kerf_cluster::{Cluster, Kind, Ownership, snapshot::Inputs};
 use kerf_controllers::{Settings, snapshot_inputs};
 use kerf_disruption::{Memory, pass};
-use kerf_manifests::{Loader, dumped, dumped_node_class, dumped_resources};
+use kerf_manifests::{
+    Loader, dumped, dumped_node_class, dumped_resources, dumped_with_template, targets_of_buffers,
+};
 use kerf_model::{InstanceType, Snapshot};
 use kerf_provider::Provider;
 use kerf_provider_kwok::{self as kwok, KwokNodeClass, KwokProvider};
@@ -79,7 +81,24 @@ impl Witness {
                 }
             }
         }
+        self.add_targets_of_buffers(&mut objects).await;
         objects
+    }
+
+    /// An operator watches all of these kinds; a snapshot has those objects that buffers refer to.
+    async fn add_targets_of_buffers(&self, objects: &mut Vec<(ApiResource, Value)>) {
+        let listed: Vec<_> = objects.iter().map(|(_, object)| object.clone()).collect();
+        for target in targets_of_buffers(&listed) {
+            let Some(resource) = target.resource() else { continue };
+            let namespace = &target.namespace;
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), namespace, &resource);
+            let found = api.get_opt(&target.name).await;
+            let found = found.unwrap_or_else(|error| panic!("{target:?}: {error}"));
+            let Some(Ok(object)) = found.map(serde_json::to_value) else { continue };
+            objects.retain(|(_, object)| !target.is(object));
+            objects.push((resource, object));
+        }
     }
 
     /// As an operator sees it that has just been started.
@@ -89,6 +108,9 @@ impl Witness {
         cluster.spread_by_default(self.settings.default_spread.clone());
         if self.settings.gates.node_overlay {
             cluster.apply_overlays();
+        }
+        if self.settings.gates.capacity_buffer {
+            cluster.keep_buffers();
         }
         for (resource, object) in objects {
             watch(&mut cluster, &resource.kind, object.clone());
@@ -111,9 +133,13 @@ impl Witness {
     /// As `kerf plan` sees it in the file that `kerf snapshot` writes.
     fn offline(&self, objects: &[(ApiResource, Value)], now: Timestamp) -> Snapshot {
         let mut reader = Loader::knowing([(kwok::GROUP.to_owned(), kwok::KIND.to_owned())]);
+        let listed: Vec<_> = objects.iter().map(|(_, object)| object.clone()).collect();
+        let targets = targets_of_buffers(&listed);
         for (resource, object) in objects {
             let written = if resource.kind == kwok::KIND {
                 dumped_node_class(object.clone(), resource, kwok::Kwok.saved_fields())
+            } else if targets.iter().any(|target| target.is(object)) {
+                dumped_with_template(object.clone(), resource)
             } else {
                 dumped(object.clone(), resource)
             };
@@ -126,6 +152,9 @@ impl Witness {
         loaded.cluster.spread_by_default(self.settings.default_spread.clone());
         if self.settings.gates.node_overlay {
             loaded.cluster.apply_overlays();
+        }
+        if self.settings.gates.capacity_buffer {
+            loaded.cluster.keep_buffers();
         }
         let pools = loaded.cluster.pools().values();
         let instance_types = pools.map(|pool| (pool.name_any(), Ok(types.clone()))).collect();
@@ -198,6 +227,9 @@ fn watch(cluster: &mut Cluster, kind: &str, object: Value) {
         "NodePool" => take_in::<NodePool>(cluster, "NodePool", object),
         "NodeClaim" => take_in::<NodeClaim>(cluster, "NodeClaim", object),
         "NodeOverlay" => take_in::<NodeOverlay>(cluster, "NodeOverlay", object),
+        "CapacityBuffer" => take_in::<CapacityBuffer>(cluster, "CapacityBuffer", object),
+        "PodTemplate" => take_in::<PodTemplate>(cluster, "PodTemplate", object),
+        "Deployment" => take_in::<Deployment>(cluster, "Deployment", object),
         "Node" => take_in::<Node>(cluster, "Node", object),
         "DaemonSet" => take_in::<DaemonSet>(cluster, "DaemonSet", object),
         "PodDisruptionBudget" => {

@@ -37,22 +37,31 @@ fn serve(objects: Vec<Value>) -> (String, Arc<Mutex<Vec<String>>>) {
 
 /// One object to a page, so that paging is needed; custom resources that nobody installed.
 fn answer(request: &str, objects: &[Value]) -> (&'static str, String) {
-    let (path, query) = request.trim_start_matches("GET ").split_once('?').unwrap();
+    let asked = request.trim_start_matches("GET ");
+    let (path, query) = asked.split_once('?').unwrap_or((asked, ""));
     let plural = path.rsplit('/').next().unwrap();
-    if plural == "nodeclaims" && !objects.iter().any(|object| object["kind"] == "NodeClaim") {
+    let missing = || {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
                             "reason": "NotFound", "message": "the server could not find the requested resource"});
-        return ("404 Not Found", status.to_string());
+        ("404 Not Found", status.to_string())
+    };
+    if plural == "nodeclaims" && !objects.iter().any(|object| object["kind"] == "NodeClaim") {
+        return missing();
     }
     let is_of = |object: &Value, plural: &str| {
         let kind = object["kind"].as_str().unwrap().to_lowercase();
         format!("{kind}s") == plural || format!("{kind}es") == plural
     };
-    // One object by its name.
-    let kind = path.rsplit('/').nth(1).unwrap();
-    let named = |object: &&Value| is_of(object, kind) && object["metadata"]["name"] == plural;
-    if let Some(object) = objects.iter().find(named) {
-        return ("200 OK", object.to_string());
+    if let Some((_, named)) = path.split_once("/namespaces/") {
+        let [namespace, kind, name] = named.splitn(3, '/').collect::<Vec<_>>()[..] else {
+            return missing();
+        };
+        let is_it = |object: &&Value| {
+            let metadata = &object["metadata"];
+            is_of(object, kind) && metadata["namespace"] == namespace && metadata["name"] == name
+        };
+        let found = objects.iter().find(is_it);
+        return found.map_or_else(missing, |object| ("200 OK", object.to_string()));
     }
     let mut of_kind = objects.iter().filter(|object| is_of(object, plural));
     let token = query.split('&').find_map(|part| part.strip_prefix("continue="));
@@ -180,9 +189,9 @@ fn buffers_of_a_cluster_and_what_they_refer_to_are_read() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let rooms = live.split_once("Keep room for 3 buffers").expect(&live).1;
     let room = |name: &str| {
-        let line = rooms.lines().find(|line| line.contains(name)).expect(rooms);
-        let numbers = line.split_whitespace().skip(1).take(3);
-        numbers.map(|number| number.parse::<u32>().expect(line)).sum::<u32>()
+        let row = rooms.lines().find(|row| row.contains(name)).expect(rooms);
+        let numbers = row.split_whitespace().skip(1).take(3);
+        numbers.map(|number| number.parse::<u32>().expect(row)).sum::<u32>()
     };
     // Half of four, and three.
     assert_eq!((room("of-a-workload"), room("of-a-template")), (2, 3), "{live}");

@@ -11,7 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodePool, conditions::Conditioned, labels};
+use kerf_api::{CapacityBuffer, NodeClaim, NodePool, conditions::Conditioned, labels};
 use kerf_cluster::{Change, Delta};
 use kerf_runtime::{
     Clock, Metrics, Registrar,
@@ -30,6 +30,7 @@ pub(crate) struct Transitions {
     claims: Measured,
     pools: Measured,
     nodes: Measured,
+    buffers: Measured,
     /// The same for claims and pools together, under names that are older.
     any: Measured,
 }
@@ -61,7 +62,7 @@ impl Transitions {
         recorder: Recorder,
         class_labels: Vec<String>,
     ) -> Self {
-        let [claims, pools, nodes, any] = measured(metrics);
+        let [claims, pools, nodes, buffers, any] = measured(metrics);
         Self {
             leading: Arc::default(),
             clock,
@@ -70,6 +71,7 @@ impl Transitions {
             claims,
             pools,
             nodes,
+            buffers,
             any,
         }
     }
@@ -86,6 +88,7 @@ impl Transitions {
         match change {
             Change::NodeClaim(delta) => self.changed(&self.claims, Some(&self.any), delta),
             Change::NodePool(delta) => self.changed(&self.pools, Some(&self.any), delta),
+            Change::CapacityBuffer(delta) => self.changed(&self.buffers, None, delta),
             Change::Node(delta) if self.is_ours(delta) => {
                 self.changed(&self.nodes, None, delta);
             }
@@ -182,12 +185,13 @@ fn transition(now: &Said<'_>, old: &str) -> String {
 /// The prefix of its metrics, the labels of all of them, and the buckets.
 type Kind = (&'static str, &'static [&'static str], fn() -> Histogram);
 
-/// What is measured of claims, pools, nodes, and claims and pools together.
-pub(crate) fn measured(metrics: &Metrics) -> [Measured; 4] {
-    let kinds: [Kind; 4] = [
+/// What is measured of claims, pools, nodes, buffers, and claims and pools together.
+pub(crate) fn measured(metrics: &Metrics) -> [Measured; 5] {
+    let kinds: [Kind; 5] = [
         ("operator_nodeclaim", &[OF_POOL], || Histogram::new(doubling())),
         ("operator_nodepool", &[], || Histogram::new(doubling())),
         ("operator_node", &[OF_POOL, "karpenter_sh_initialized"], || Histogram::new(doubling())),
+        ("operator_capacitybuffer", &[], || Histogram::new(doubling())),
         ("operator", &["group", "kind"], || Histogram::new(DEFAULT_BUCKETS)),
     ];
     kinds.map(|(prefix, labels, histogram)| {
@@ -255,6 +259,17 @@ impl Observed for NodeClaim {
 impl Observed for NodePool {
     fn said(pool: &Self) -> Vec<Said<'_>> {
         pool.conditions().iter().map(Said::from).collect()
+    }
+
+    fn labels_of(_: &Self, _: &[String]) -> Labels {
+        Labels::new()
+    }
+}
+
+impl Observed for CapacityBuffer {
+    fn said(buffer: &Self) -> Vec<Said<'_>> {
+        let status = buffer.status.iter();
+        status.flat_map(|status| &status.conditions).map(Said::from).collect()
     }
 
     fn labels_of(_: &Self, _: &[String]) -> Labels {

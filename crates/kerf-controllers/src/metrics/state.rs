@@ -131,7 +131,7 @@ const NODE_RESOURCE: &str = "node_name nodepool managed phase arch capacity_type
 
 /// Every gauge of this file: its name, what it means, and its labels. Those of the provider come on top: its own well-known labels
 /// on nodes, and that of the NodeClass on conditions.
-const DECLARED: [(&str, &str, &str); 38] = [
+const DECLARED: [(&str, &str, &str); 41] = [
     ("karpenter_nodes_allocatable", "Resources that nodes have for pods", NODE_RESOURCE),
     ("karpenter_nodes_total_pod_requests", "Requests of the pods on nodes", NODE_RESOURCE),
     ("karpenter_nodes_total_pod_limits", "Limits of the pods on nodes", NODE_RESOURCE),
@@ -254,6 +254,21 @@ const DECLARED: [(&str, &str, &str); 38] = [
         "operator_node_termination_current_time_seconds",
         "Time since deletion",
         "name namespace karpenter_sh_nodepool karpenter_sh_initialized",
+    ),
+    (
+        "operator_capacitybuffer_status_condition_count",
+        "Conditions of CapacityBuffers",
+        "name namespace type status reason",
+    ),
+    (
+        "operator_capacitybuffer_status_condition_current_status_seconds",
+        "Age of conditions",
+        "name namespace type status reason",
+    ),
+    (
+        "operator_capacitybuffer_termination_current_time_seconds",
+        "Time since deletion",
+        "name namespace",
     ),
     (
         "operator_status_condition_count",

@@ -27,6 +27,15 @@ pub async fn a_scale_up_into_a_buffer_needs_no_new_node_and_the_room_is_refilled
     assert_eq!(said, "FitsExistingCapacity: All 4 virtual pods fit on existing capacity");
     let before = world.list::<Node>().await;
     assert_eq!(before.len(), 1, "seven pods of one core fit on eight");
+    let metrics = world.metrics();
+    let labels =
+        ["name=\"headroom\"", "namespace=\"default\"", "type=\"Provisioning\"", "status=\"True\""];
+    let says = |line: &&str| {
+        line.starts_with("operator_capacitybuffer_status_condition_count{")
+            && labels.iter().all(|label| line.contains(label))
+    };
+    let shown = metrics.lines().find(says).and_then(|line| line.rsplit(' ').next());
+    assert_eq!(shown, Some("1.0"), "a gauge says how the buffer stands");
 
     world.patch(&web, json!({"spec": {"replicas": 7}})).await;
     let running = world.until("the pods run", async |world: &World| all_run(world, 7).await).await;

@@ -1,4 +1,4 @@
-//! The conditions of NodeClaims, NodePools and Nodes, and the time since the deletion of those that are being deleted.
+//! The conditions of NodeClaims, NodePools, Nodes and CapacityBuffers, and the time since the deletion of those that are being deleted.
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ enum Of {
     Claims,
     Pools,
     Nodes,
+    Buffers,
     /// Claims and pools together, under names that are older.
     Any,
 }
@@ -37,7 +38,12 @@ enum Tells {
 impl ConditionGauge {
     pub(super) fn named(name: &str) -> Option<Self> {
         let name = name.strip_prefix("operator_")?;
-        let kinds = [("nodeclaim_", Of::Claims), ("nodepool_", Of::Pools), ("node_", Of::Nodes)];
+        let kinds = [
+            ("nodeclaim_", Of::Claims),
+            ("nodepool_", Of::Pools),
+            ("node_", Of::Nodes),
+            ("capacitybuffer_", Of::Buffers),
+        ];
         let of_kind = kinds.into_iter().find_map(|(kind, of)| Some((of, name.strip_prefix(kind)?)));
         let (of, name) = of_kind.unwrap_or((Of::Any, name));
         let tells = match name {
@@ -60,10 +66,12 @@ pub(super) fn series<'a>(
     let claims = || context.index.read().claims().values().cloned().collect();
     let pools = || context.index.read().pools().values().cloned().collect();
     let nodes = || context.index.read().nodes().values().cloned().collect();
+    let buffers = || context.index.read().buffers().values().cloned().collect();
     match of {
         Of::Claims => Box::new(of_kind(context, claims(), tells, now)),
         Of::Pools => Box::new(of_kind(context, pools(), tells, now)),
         Of::Nodes => Box::new(of_kind(context, nodes(), tells, now)),
+        Of::Buffers => Box::new(of_kind(context, buffers(), tells, now)),
         Of::Any => {
             let claims = of_objects(claims(), |_| of_any::<kerf_api::NodeClaim>(), tells, now);
             let pools = of_objects(pools(), |_| of_any::<kerf_api::NodePool>(), tells, now);
@@ -93,7 +101,7 @@ fn of_objects<K: Observed, F: Fn(&K) -> Labels>(
 }
 
 fn of_object<K: Observed>(object: &K, more: Labels, tells: Tells, now: Timestamp) -> Series {
-    let mut own = with(&[], "namespace", "");
+    let mut own = with(&[], "namespace", &object.namespace().unwrap_or_default());
     own.push(("name".into(), object.name_any()));
     own.extend(more);
     let value = |since: Option<Timestamp>| match tells {

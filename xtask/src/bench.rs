@@ -110,13 +110,14 @@ fn problems(quick: bool) -> Vec<Problem> {
         &[1, 50, 100, 500, 1000, 1500, 2000, 5000, 10_000, 20_000]
     };
     let mut problems: Vec<_> = sizes.iter().map(|count| Problem::diverse(*count)).collect();
-    let (generic, preferring, existing) =
-        if quick { (500, 200, (100, 100)) } else { (5000, 4000, (1000, 5000)) };
+    let (generic, preferring, existing, buffered) =
+        if quick { (500, 200, (100, 100), 100) } else { (5000, 4000, (1000, 5000), 10_000) };
     problems.extend([
         Problem::generic(generic),
         Problem::preferring(preferring, Preferences::Respect),
         Problem::preferring(preferring, Preferences::Ignore),
         Problem::existing(existing.0, existing.1),
+        Problem::buffered(buffered, buffered),
     ]);
     problems
 }
@@ -130,7 +131,7 @@ fn compare(
     let load = load();
     let file = write(problem)?;
     let timeout = Duration::from_secs(arguments.timeout);
-    let pods = problem.pods.len();
+    let pods = problem.pods.len() + problem.virtual_pods.len();
     eprint!("{}: Kerf ", problem.name);
     let patience = Patience { runs: 9, enough: Duration::from_secs(20), timeout };
     let runs = kerf.schedule(file.path(), problem.preferences, patience)?;

@@ -8,7 +8,7 @@ use super::problem::{Problem, catalogue};
 /// machine for each pod that must be alone among its kind. No plan can be cheaper, and few can be as cheap: pods and
 /// machines are whole, and other constraints cost more.
 pub(crate) fn lower_bound(problem: &Problem) -> Option<f64> {
-    let pods = || problem.pods.iter();
+    let pods = || problem.pods.iter().chain(&problem.virtual_pods);
     let wanted = [
         pods().map(|pod| f64::from(pod.millicores)).sum(),
         pods().map(|pod| f64::from(pod.mebibytes)).sum(),

@@ -11,11 +11,16 @@ pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 const LETTERS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 /// Of upstream's benchmark.
 const SEED: u32 = 42;
+const BUFFERS: usize = 10;
+/// The annotation of a virtual pod that names its buffer.
+const BUFFER: &str = "karpenter.sh/capacity-buffer-name";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) name: String,
     pub(crate) pods: Vec<Pending>,
+    /// Pods that stand for the room of buffers. Their annotation says so, as Karpenter has it.
+    pub(crate) virtual_pods: Vec<Pending>,
     /// Full nodes with ten pods each that are there already.
     pub(crate) nodes: usize,
     pub(crate) filling: Filling,
@@ -98,7 +103,19 @@ impl Problem {
     }
 
     fn pending(name: String, pods: Vec<Pending>, preferences: Preferences) -> Self {
-        Self { name, pods, nodes: 0, filling: Filling::Diverse, preferences }
+        let virtual_pods = Vec::new();
+        Self { name, pods, virtual_pods, nodes: 0, filling: Filling::Diverse, preferences }
+    }
+
+    /// Half of the pods stand for the room of ten buffers, each with pods of one shape.
+    pub(crate) fn buffered(count: usize, virtual_count: usize) -> Self {
+        let name = format!("diverse-{count}-and-{virtual_count}-virtual");
+        let mut random = GoRandom::seeded(SEED);
+        let virtual_pods = (0..BUFFERS)
+            .map(|_| Pending::drawn(Kind::Generic, &mut random))
+            .flat_map(|pod| vec![pod; virtual_count / BUFFERS])
+            .collect();
+        Self { name, virtual_pods, ..Self::diverse(count) }
     }
 
     pub(crate) fn existing(count: usize, nodes: usize) -> Self {
@@ -119,6 +136,7 @@ impl Problem {
     /// Whether resources alone decide where pods can go.
     pub(crate) fn is_unconstrained(&self) -> bool {
         self.nodes == 0
+            && self.virtual_pods.is_empty()
             && self.pods.iter().all(|pod| match pod.kind {
                 Kind::Generic => true,
                 Kind::Preferring => self.preferences == Preferences::Ignore,
@@ -144,6 +162,15 @@ impl Problem {
         }
         for (at, pod) in self.pods.iter().enumerate() {
             writeln!(out, "{}", pod.to_json(at))?;
+        }
+        for (at, pod) in self.virtual_pods.iter().enumerate() {
+            let mut pod = pod.to_json(at);
+            let buffer = at * BUFFERS / self.virtual_pods.len();
+            let name = format!("capacity-buffer-{buffer}-{at}");
+            pod["metadata"]["annotations"] = json!({BUFFER: buffer.to_string()});
+            pod["metadata"]["name"] = name.clone().into();
+            pod["metadata"]["uid"] = name.into();
+            writeln!(out, "{pod}")?;
         }
         Ok(())
     }

@@ -16,6 +16,9 @@ use kerf_model::{
 };
 use serde::Deserialize;
 
+/// The annotation of a virtual pod that names its buffer.
+const BUFFER: &str = "karpenter.sh/capacity-buffer-name";
+
 /// Reads one object per line: nodes before their pods.
 pub(crate) fn read(file: &str) -> Result<Snapshot> {
     let lines =
@@ -28,14 +31,16 @@ pub(crate) fn read(file: &str) -> Result<Snapshot> {
         instance_types: Vec::new(),
         nodes: Vec::new(),
         pods: Vec::new(),
+        virtual_pods: Vec::new(),
     };
     for (at, line) in lines.enumerate() {
         problem.add(&line?).with_context(|| format!("{file}, line {}", at + 1))?;
     }
     let pools = by_name([Arc::new(pool(problem.instance_types)?)]);
-    let (nodes, pods) = (problem.nodes, problem.pods);
+    let Problem { nodes, pods, virtual_pods, .. } = problem;
     let nodes = nodes.into_iter().map(Arc::new).collect();
-    Ok(Snapshot { labels: Arc::new(labels), pools, nodes, pods, ..Snapshot::default() })
+    let labels = Arc::new(labels);
+    Ok(Snapshot { labels, pools, nodes, pods, virtual_pods, ..Snapshot::default() })
 }
 
 struct Problem<'a> {
@@ -43,6 +48,7 @@ struct Problem<'a> {
     instance_types: Vec<Arc<InstanceType>>,
     nodes: Vec<Node>,
     pods: Vec<Arc<Pod>>,
+    virtual_pods: Vec<Arc<Pod>>,
 }
 
 #[derive(Deserialize)]
@@ -79,8 +85,11 @@ impl Problem<'_> {
             "Node" => self.nodes.push(node(serde_json::from_str(line)?)?),
             "Pod" => {
                 let pod: k8s::Pod = serde_json::from_str(line)?;
-                let pod = Arc::new(self.pod_reader.read(&pod)?);
+                let buffer = pod.metadata.annotations.as_ref().and_then(|all| all.get(BUFFER));
+                let buffer = buffer.map(|name| name.as_str().into());
+                let pod = Arc::new(Pod { buffer, ..self.pod_reader.read(&pod)? });
                 match &pod.node_name {
+                    None if pod.buffer.is_some() => self.virtual_pods.push(pod),
                     None => self.pods.push(pod),
                     Some(name) => {
                         let node = self.nodes.last_mut().filter(|node| node.name == *name);

@@ -7,6 +7,7 @@
 mod api;
 mod audit;
 mod churn;
+mod ending;
 mod hangs;
 mod hostile;
 mod kills;
@@ -15,6 +16,7 @@ mod proxy;
 mod random;
 mod replica;
 mod report;
+mod soak;
 mod stage;
 mod witness;
 
@@ -26,6 +28,7 @@ use clap::{Args, Subcommand};
 use tokio::time::timeout;
 
 use self::report::Report;
+pub(crate) use self::soak::Soak;
 use crate::Output;
 
 #[derive(Subcommand)]
@@ -62,19 +65,31 @@ pub(crate) struct Common {
     /// The binary to attack; built from these sources if not given
     #[arg(long, value_name = "PATH")]
     kerf: Option<PathBuf>,
-    /// Give up after this many minutes
-    #[arg(long, value_name = "MINUTES", default_value_t = 60)]
-    within: u64,
+    /// Give up after this many minutes; by default 60, and a soak gives up 20 minutes after its time
+    #[arg(long, value_name = "MINUTES")]
+    within: Option<u64>,
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
-    let common = command.common();
-    let limit = Duration::from_mins(common.within);
+    bounded(command.common(), 60, command.attack()).await
+}
+
+pub(crate) async fn soak(soak: &Soak) -> Result<()> {
+    bounded(&soak.common, soak.minutes + soak::AROUND, soak.run()).await
+}
+
+/// Plays it for so many minutes at most, and prints what came of it.
+async fn bounded(
+    common: &Common,
+    minutes: u64,
+    play: impl Future<Output = Result<Report>>,
+) -> Result<()> {
+    let minutes = common.within.unwrap_or(minutes);
     // Whatever hangs, everything is stopped: the control plane and its replicas end with the values that own them.
-    let Ok(report) = timeout(limit, Box::pin(command.attack())).await else {
-        bail!("the attack was not over after {} minutes", common.within);
+    let Ok(report) = timeout(Duration::from_mins(minutes), Box::pin(play)).await else {
+        bail!("it was not over after {minutes} minutes");
     };
     let report = report?;
     match common.output {

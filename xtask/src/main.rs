@@ -61,6 +61,12 @@ enum Command {
     /// Cause failures of production, and count violations of what must always hold
     #[command(subcommand)]
     Attack(attack::Command),
+    /// Run two replicas on a real control plane under one fault after the other, and measure what they use
+    ///
+    /// Workloads scale and nodes drift while users drain and delete nodes, replicas are killed, the API server and etcd go away
+    /// and come back, and proxies stall, cut and swallow connections. What must always hold is checked by watches and by the
+    /// audit log. Printed are CPU seconds, most memory and API calls by verb of each replica, for each kind of fault.
+    Soak(attack::Soak),
     /// Run the whole operator under random workloads, users and faults in virtual time, and check what must always hold
     Chaos(chaos::Chaos),
     /// Facts about AWS, and tests against simulations of it
@@ -97,6 +103,7 @@ async fn main() -> ExitCode {
         Command::Rules => charts::rules::run().and_then(|done| done.or_say("the rules")),
         Command::Dist(dist) => dist::run(&dist),
         Command::Attack(command) => attack::run(command).await,
+        Command::Soak(soak) => attack::soak(&soak).await,
         Command::Chaos(with) => chaos::run(&with),
         Command::Aws(command) => aws::run(command),
         Command::Bench(command) => bench::run(command),

@@ -306,21 +306,47 @@ impl ControlPlane {
         &mut self,
         work: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<(), StartError> {
-        // They were started first, in this order.
-        let (etcd, api_server) = (0, 1);
-        for component in [api_server, etcd] {
-            self.guard.kill(component).map_err(failed("stop the API server and etcd"))?;
-        }
+        self.kill(Program::KubeApiserver)?;
+        self.kill(Program::Etcd)?;
         work(&self.layout.etcd_data()).map_err(failed("copy what etcd has stored"))?;
-        for component in [etcd, api_server] {
-            let program = self.running[component];
-            self.layout
-                .command(&self.binaries, program, self.options)
-                .and_then(|mut command| self.guard.respawn(component, &mut command))
-                .map_err(failed(format!("start {} again", program.name())))?;
+        self.launch_again(Program::Etcd)?;
+        self.start_again(Program::KubeApiserver).await
+    }
+
+    /// Ends a component with SIGKILL, as a machine that fails would. Everything else goes on without it.
+    pub fn kill(&mut self, program: Program) -> Result<(), StartError> {
+        let component = self.component(program)?;
+        self.guard.kill(component).map_err(failed(format!("stop {}", program.name())))
+    }
+
+    /// Starts a component that was killed on the data that it left, and waits until the API server is ready. Components that
+    /// have ended meanwhile are started as well, as a kubelet does with the ones that cannot be without the API server.
+    pub async fn start_again(&mut self, program: Program) -> Result<(), StartError> {
+        self.launch_again(program)?;
+        for other in self.running.clone() {
+            let component = self.component(other)?;
+            if self.guard.exited(component).is_some() {
+                self.launch_again(other)?;
+            }
         }
         let api = self.layout.https(port::API);
         self.wait_for(Program::KubeApiserver, &api, "/readyz").await
+    }
+
+    fn launch_again(&mut self, program: Program) -> Result<(), StartError> {
+        let component = self.component(program)?;
+        self.layout
+            .command(&self.binaries, program, self.options)
+            .and_then(|mut command| self.guard.respawn(component, &mut command))
+            .map_err(failed(format!("start {} again", program.name())))
+    }
+
+    fn component(&self, program: Program) -> Result<usize, StartError> {
+        let found = self.running.iter().position(|running| *running == program);
+        found.ok_or_else(|| {
+            let missing = io::Error::new(io::ErrorKind::NotFound, "it is not part of this cluster");
+            failed(format!("find {}", program.name()))(missing)
+        })
     }
 
     /// Waits until `url` + `path` answers with success, or one of the components has ended.

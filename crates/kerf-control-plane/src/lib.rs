@@ -32,6 +32,7 @@
 //!   ([`ControlPlane::audit_log`]); with a user for each program ([`ControlPlane::kubeconfig_of`]) they can be told apart.
 //! * Rights are checked as in production (RBAC). [`ControlPlane::client_of`] gives a client with those of a group.
 //! * [`Helm`] is built in the same way and kept in the same cache.
+//! * [`ControlPlane::kill`] and [`ControlPlane::start_again`] let a component fail and come back.
 //! * [`ControlPlane::back_up`] and [`ControlPlane::restore`] let the history of a cluster go back.
 //! * A [`kube::Client`] belongs to the runtime in which it was made, and every `#[tokio::test]` has its
 //!   own. So share the [`ControlPlane`] between tests, and call [`ControlPlane::client`] in each.

@@ -179,6 +179,25 @@ async fn an_api_server_alone_validates_and_stores() {
 }
 
 #[tokio::test]
+async fn what_was_killed_comes_back_with_what_was_stored() {
+    let mut cluster = start(Profile::Full).await;
+    let kept = "{apiVersion: v1, kind: Namespace, metadata: {name: kept}}";
+    apply(&cluster, kept).await;
+    for program in [Program::KubeApiserver, Program::Etcd] {
+        cluster.kill(program).unwrap();
+        let reaches = async || cluster.client().apiserver_version().await.is_ok();
+        assert!(program == Program::Etcd || !reaches().await, "it answers without {program:?}");
+        cluster.start_again(program).await.unwrap();
+        eventually("the namespace is there", async || {
+            Api::<Namespace>::all(cluster.client()).get("kept").await
+        })
+        .await;
+        let running = cluster.processes();
+        assert_eq!(running.len(), 5, "{running:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stopped_cluster_leaves_nothing() {
     let cluster = start(Profile::ApiOnly).await;
     let processes = identities(&cluster);

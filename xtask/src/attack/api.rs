@@ -1,5 +1,7 @@
 //! The API server's objects as plain JSON: no type of ours stands between what is there and what is judged.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use http::Request;
 use kube::Client;
@@ -72,6 +74,22 @@ impl Api {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(error) => Err(error).with_context(|| format!("deleting {path}")),
+        }
+    }
+}
+
+/// Asks again for as long as this: an API server that has just started refuses some requests.
+pub(super) async fn eventually<T>(
+    patience: Duration,
+    ask: impl AsyncFn() -> Result<T>,
+) -> Result<T> {
+    let begin = Instant::now();
+    loop {
+        match ask().await {
+            Err(_) if begin.elapsed() < patience => {
+                tokio::time::sleep(Duration::from_millis(200)).await
+            }
+            answer => return answer,
         }
     }
 }

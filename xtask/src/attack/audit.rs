@@ -1,5 +1,6 @@
 //! The API server's own account of who wrote what and when.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -40,14 +41,22 @@ pub(super) struct Trespass {
 
 pub(super) fn read(path: &Path) -> Result<Vec<Entry>> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let mut entries = Vec::new();
-    for line in BufReader::new(file).split(b'\n') {
+    let mut entries = entries(BufReader::new(file))?;
+    entries.sort_by_key(|entry| entry.received);
+    Ok(entries)
+}
+
+/// A watch is written down when it begins and when it ends: the first of both is the request.
+fn entries(log: impl BufRead) -> Result<Vec<Entry>> {
+    let (mut entries, mut requests) = (Vec::new(), HashSet::new());
+    for line in log.split(b'\n') {
         // The last line may be half written.
-        if let Ok(line) = serde_json::from_slice::<Line>(&line?) {
+        if let Ok(line) = serde_json::from_slice::<Line>(&line?)
+            && requests.insert(line.audit_id.clone())
+        {
             entries.extend(Entry::of(line));
         }
     }
-    entries.sort_by_key(|entry| entry.received);
     Ok(entries)
 }
 
@@ -130,6 +139,8 @@ impl fmt::Display for Trespass {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
+    #[serde(rename = "auditID")]
+    audit_id: String,
     request_received_timestamp: Timestamp,
     stage_timestamp: Timestamp,
     user: User,
@@ -223,7 +234,7 @@ mod tests {
 
     #[test]
     fn reads_what_an_api_server_writes() {
-        let line = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","stage":"ResponseComplete",
+        let line = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","stage":"ResponseComplete","auditID":"1",
             "verb":"update","user":{"username":"a","groups":["system:masters"]},"userAgent":"kerf/0.1.0",
             "objectRef":{"resource":"leases","namespace":"default","name":"l","apiGroup":"coordination.k8s.io"},
             "responseStatus":{"metadata":{},"code":200},
@@ -235,5 +246,23 @@ mod tests {
             ("a", "leases", 200, Some("a1"))
         );
         assert_eq!(entry.received.to_string(), "2026-11-16T13:04:18.25Z");
+    }
+
+    #[test]
+    fn a_watch_is_one_request() {
+        let line = |id: &str, stage: &str| {
+            format!(
+                r#"{{"auditID":"{id}","stage":"{stage}","verb":"watch","user":{{"username":"a"}},"objectRef":{{"resource":"pods"}},
+                "requestReceivedTimestamp":"2026-11-16T13:04:18Z","stageTimestamp":"2026-11-16T13:04:18Z"}}"#
+            )
+            .replace('\n', " ")
+        };
+        let log = [
+            line("1", "ResponseStarted"),
+            line("2", "ResponseStarted"),
+            line("1", "ResponseComplete"),
+            "{\"half".to_owned(),
+        ];
+        assert_eq!(entries(log.join("\n").as_bytes()).unwrap().len(), 2);
     }
 }

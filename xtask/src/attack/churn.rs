@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::api::{Api, DEPLOYMENTS, POOLS};
+use super::api::{Api, DEPLOYMENTS, POOLS, eventually};
 use super::random::Random;
 use super::stage::{NODE_POOL, Stage};
 
@@ -59,6 +59,16 @@ spec:
     )
 }
 
+/// Makes the pool and the workloads.
+pub(super) async fn prepare(stage: &Stage) -> Result<()> {
+    let mut manifest = pool();
+    manifest.push_str(&deployment(GUARDED, GUARDED_AT_LEAST + 1, "500m"));
+    for wave in WAVES {
+        manifest.push_str(&deployment(wave, 2, "700m"));
+    }
+    stage.apply(&manifest).await
+}
+
 /// Workloads that change every second or two; ended by [`Churn::rest`].
 pub(super) struct Churn {
     task: JoinHandle<()>,
@@ -66,13 +76,13 @@ pub(super) struct Churn {
 
 impl Churn {
     pub(super) async fn start(stage: &Stage, seed: u64) -> Result<Self> {
-        let mut manifest = pool();
-        manifest.push_str(&deployment(GUARDED, GUARDED_AT_LEAST + 1, "500m"));
-        for wave in WAVES {
-            manifest.push_str(&deployment(wave, 2, "700m"));
-        }
-        stage.apply(&manifest).await?;
-        let (api, mut random) = (stage.api.clone(), Random::new(seed));
+        prepare(stage).await?;
+        Ok(Self::of_what_is_there(&stage.api, seed, 15))
+    }
+
+    /// Changes to what [`prepare`] made. The pool changes its mind with every so manieth change; with 0 it never does.
+    pub(super) fn of_what_is_there(api: &Api, seed: u64, drift_every: u64) -> Self {
+        let (api, mut random) = (api.clone(), Random::new(seed));
         let task = tokio::spawn(async move {
             for round in 1_u64.. {
                 tokio::time::sleep(Duration::from_millis(random.between(300, 2_000))).await;
@@ -80,22 +90,23 @@ impl Churn {
                 let replicas = random.between(0, 11);
                 // One that fails is one change less.
                 let _ = scale(&api, wave, replicas).await;
-                if round % 15 == 0 {
+                if round.checked_rem(drift_every) == Some(0) {
                     let drift = json!({"spec": {"template": {"metadata": {"labels": {
-                        "version": format!("v{round}"),
+                        "version": format!("v{seed}-{round}"),
                     }}}}});
                     let _ = api.patch(&format!("{POOLS}/default"), &drift).await;
                 }
             }
         });
-        Ok(Self { task })
+        Self { task }
     }
 
     /// Ends the changes, with workloads for which there is room.
     pub(super) async fn rest(self, stage: &Stage) -> Result<()> {
         self.task.abort();
         for wave in WAVES {
-            scale(&stage.api, wave, 4).await?;
+            let scaled = async || scale(&stage.api, wave, 4).await;
+            eventually(Duration::from_mins(1), scaled).await?;
         }
         Ok(())
     }

@@ -7,7 +7,8 @@ use clap::Args;
 
 use super::Common;
 use super::churn::Churn;
-use super::kills::{PATIENCE, tell_audit};
+use super::ending::tell_audit;
+use super::kills::PATIENCE;
 use super::random::Random;
 use super::replica::Replica;
 use super::report::Report;

@@ -22,19 +22,39 @@ pub(super) struct Replica {
     process: Child,
     log: Log,
     starts: u32,
+    /// Once we have waited for it, its id may be a stranger's.
+    status: Option<ExitStatus>,
+    cpu: Cpu,
+}
+
+/// Seconds of computing: of the process that runs, and of those before it.
+#[derive(Default)]
+struct Cpu {
+    now: f64,
+    before: f64,
 }
 
 impl Replica {
     pub(super) fn start(stage: &Stage, user: &str, server: Option<&str>) -> Result<Self> {
         let kubeconfig = stage.cluster.kubeconfig_of(user, ADMINS, server)?;
         let (process, log) = spawn(stage, user, &kubeconfig, 1)?;
-        Ok(Self { user: user.to_owned(), kubeconfig, process, log, starts: 1 })
+        Ok(Self {
+            user: user.to_owned(),
+            kubeconfig,
+            process,
+            log,
+            starts: 1,
+            status: None,
+            cpu: Cpu::default(),
+        })
     }
 
     /// A new process in the place of one that has ended.
     pub(super) fn restart(&mut self, stage: &Stage) -> Result<()> {
         ensure!(self.ended()?.is_some(), "{} still runs", self.user);
         self.starts += 1;
+        self.status = None;
+        self.cpu = Cpu { now: 0.0, before: self.cpu.now + self.cpu.before };
         (self.process, self.log) = spawn(stage, &self.user, &self.kubeconfig, self.starts)?;
         Ok(())
     }
@@ -44,7 +64,17 @@ impl Replica {
     }
 
     pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.process.try_wait()?)
+        if self.status.is_none() {
+            // What it used can be read until we have waited for it.
+            self.cpu.now = cpu_seconds(self.process.id()).unwrap_or(self.cpu.now);
+            self.status = self.process.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    /// The seconds of computing of all its processes.
+    pub(super) fn cpu(&self) -> f64 {
+        self.cpu.now + self.cpu.before
     }
 
     /// By the id of our own child, which nobody else can have before we have waited for it.
@@ -119,10 +149,15 @@ impl Replica {
 
     /// The most memory it ever had, in megabytes.
     pub(super) fn peak_memory(&self) -> Option<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kilobytes / 1024.0)
+        memory(self.process.id(), "VmHWM:")
+    }
+
+    /// The most memory it had since the last call, in megabytes; where the kernel does not forget the peak, what it has now.
+    pub(super) fn peak_since_last_time(&self) -> Option<f64> {
+        let pid = self.process.id();
+        let peak = memory(pid, "VmHWM:");
+        let forgotten = fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok();
+        if forgotten { peak } else { memory(pid, "VmRSS:") }
     }
 }
 
@@ -131,6 +166,25 @@ impl Drop for Replica {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// In megabytes.
+fn memory(pid: u32, what: &str) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what))?;
+    let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes / 1024.0)
+}
+
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    /// What Linux tells programs, whatever it counts in itself.
+    const TICKS_A_SECOND: f64 = 100.0;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program may have spaces and is in brackets; user and system time are the 12th and 13th after it.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / TICKS_A_SECOND)
 }
 
 fn spawn(stage: &Stage, user: &str, kubeconfig: &Path, start: u32) -> Result<(Child, Log)> {
@@ -188,4 +242,21 @@ async fn status(port: u16, path: &str) -> Result<u16> {
     stream.read_to_string(&mut answer).await?;
     let code = answer.split_whitespace().nth(1).context("no status line")?;
     Ok(code.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_knows_what_a_process_used() {
+        let this = std::process::id();
+        let begin = Instant::now();
+        let before = cpu_seconds(this).unwrap();
+        while cpu_seconds(this).unwrap() < before + 0.02 {
+            assert!(begin.elapsed() < Duration::from_mins(1), "no time passes");
+        }
+        assert!(memory(this, "VmRSS:").unwrap() > 1.0);
+        assert_eq!(memory(this, "VmNothing:"), None);
+    }
 }

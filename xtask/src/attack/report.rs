@@ -12,6 +12,8 @@ pub(crate) struct Report {
     /// Where the logs of the replicas and the audit log are.
     logs: PathBuf,
     figures: Vec<Figure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tables: Vec<Table>,
     /// What was seen where a figure is out of bounds; the first of each kind.
     details: Vec<String>,
 }
@@ -25,6 +27,14 @@ struct Figure {
     at_most: Option<f64>,
 }
 
+/// Figures of the same kind, a line for each thing that they are of.
+#[derive(Debug, Serialize)]
+pub(super) struct Table {
+    pub(super) title: String,
+    pub(super) columns: Vec<&'static str>,
+    pub(super) rows: Vec<(String, Vec<f64>)>,
+}
+
 impl Figure {
     fn is_violated(&self) -> bool {
         self.at_most.is_some_and(|most| self.value > most)
@@ -33,7 +43,14 @@ impl Figure {
 
 impl Report {
     pub(super) fn new(attack: &'static str, seed: u64, logs: &Path) -> Self {
-        Self { attack, seed, logs: logs.to_owned(), figures: Vec::new(), details: Vec::new() }
+        Self {
+            attack,
+            seed,
+            logs: logs.to_owned(),
+            figures: Vec::new(),
+            tables: Vec::new(),
+            details: Vec::new(),
+        }
     }
 
     /// Something that is good to know.
@@ -60,6 +77,10 @@ impl Report {
         self.at_most(what, found.len() as f64, "", 0.0);
     }
 
+    pub(super) fn table(&mut self, table: Table) {
+        self.tables.push(table);
+    }
+
     pub(crate) fn violations(&self) -> usize {
         self.figures.iter().filter(|figure| figure.is_violated()).count()
     }
@@ -74,11 +95,7 @@ impl fmt::Display for Report {
         let width = self.figures.iter().map(|figure| figure.what.len()).max().unwrap_or_default();
         writeln!(f, "\n{} (seed {})", self.attack, self.seed)?;
         for figure in &self.figures {
-            let value = if figure.value.fract() == 0.0 {
-                format!("{:.0}", figure.value)
-            } else {
-                format!("{:.1}", figure.value)
-            };
+            let value = number(figure.value);
             let verdict = match figure.at_most {
                 Some(most) if figure.is_violated() => format!("at most {most}: VIOLATED"),
                 Some(most) => format!("at most {most}: ok"),
@@ -88,6 +105,9 @@ impl fmt::Display for Report {
                 format!("  {:width$}  {value:>9} {:<4}  {verdict}", figure.what, figure.unit);
             writeln!(f, "{}", line.trim_end())?;
         }
+        for table in &self.tables {
+            write!(f, "{table}")?;
+        }
         for detail in &self.details {
             writeln!(f, "  ! {detail}")?;
         }
@@ -95,9 +115,48 @@ impl fmt::Display for Report {
     }
 }
 
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        writeln!(f, "\n  {}", self.title)?;
+        write!(f, "  {:name$}", "")?;
+        for column in &self.columns {
+            write!(f, "  {column:>8}")?;
+        }
+        writeln!(f)?;
+        for (row, values) in &self.rows {
+            write!(f, "  {row:name$}")?;
+            for value in values {
+                write!(f, "  {:>8}", number(*value))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_has_a_line_for_each_thing() {
+        let mut report = Report::new("soak", 1, Path::new("logs"));
+        report.table(Table {
+            title: "kerf-a".to_owned(),
+            columns: vec!["seconds", "list"],
+            rows: vec![
+                ("draining".to_owned(), vec![60.25, 3.0]),
+                ("all".to_owned(), vec![61.0, 4.0]),
+            ],
+        });
+        let lines = "  kerf-a\n             seconds      list\n  draining      60.2         3\n  all             61         4\n";
+        assert!(report.to_string().contains(lines), "{report}");
+    }
 
     #[test]
     fn counts_what_is_out_of_bounds_and_shows_it() {

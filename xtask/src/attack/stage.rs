@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use kerf_control_plane::{ControlPlane, Profile};
+use serde_json::Value;
 
 use super::api::{self, Api, LEASE, PODS, text};
 use super::replica::Replica;
@@ -131,17 +132,19 @@ impl Stage {
     pub(super) async fn pending(&self, patience: Duration) -> Result<Vec<String>> {
         let begin = Instant::now();
         loop {
-            let pods = self.api.list(PODS).await?;
-            let waiting: Vec<_> = pods
-                .iter()
-                .filter(|pod| text(pod, "/status/phase") != "Running" || api::is_deleting(pod))
-                .map(|pod| api::name(pod).to_owned())
-                .collect();
+            let waiting = self.waiting().await?;
             if waiting.is_empty() || begin.elapsed() > patience {
                 return Ok(waiting);
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// The names of the pods that do not run, or not for long any more.
+    pub(super) async fn waiting(&self) -> Result<Vec<String>> {
+        let pods = self.api.list(PODS).await?;
+        let waits = |pod: &&Value| text(pod, "/status/phase") != "Running" || api::is_deleting(pod);
+        Ok(pods.iter().filter(waits).map(|pod| api::name(pod).to_owned()).collect())
     }
 
     /// What the API server wrote down so far.

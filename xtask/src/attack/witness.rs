@@ -2,7 +2,7 @@
 //!
 //! Each rule looks at one kind only: the order of changes within a kind is the API server's, between kinds it is anybody's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ struct Seen {
     over_limit: Vec<String>,
     over_budget: Vec<String>,
     under_guard: Vec<String>,
+    /// Claims that a user deleted: no budget of ours allows or forbids that.
+    by_users: BTreeSet<String>,
 }
 
 impl Witness {
@@ -64,6 +66,12 @@ impl Witness {
             watch(PODS, Seen::judge_pods),
         ];
         Self { seen, watches }
+    }
+
+    /// A user is about to delete this claim, or its node.
+    pub(super) fn leave_to_the_user(&self, claim: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.by_users.insert(claim.to_owned());
     }
 
     pub(super) fn tell(self, report: &mut Report) {
@@ -98,8 +106,11 @@ impl Seen {
     }
 
     fn judge_claims(&mut self, claims: &Objects) {
-        let disrupted: Vec<_> =
-            claims.values().filter(|claim| is_disrupted(claim)).map(api::name).collect();
+        let disrupted: Vec<_> = claims
+            .values()
+            .filter(|claim| is_disrupted(claim) && !self.by_users.contains(api::name(claim)))
+            .map(api::name)
+            .collect();
         self.most_disrupted = self.most_disrupted.max(disrupted.len());
         if disrupted.len() > BUDGET {
             note(&mut self.over_budget, disrupted.join(", "));
@@ -240,6 +251,9 @@ mod tests {
         seen.judge_claims(&three(reason));
         seen.judge_claims(&three(reason));
         assert_eq!(seen.over_budget, ["a, b, c"]);
+        seen.by_users.insert("b".to_owned());
+        seen.judge_claims(&objects(&["a", "b", "d"].map(|name| disrupted(name, reason))));
+        assert_eq!((seen.over_budget.len(), seen.most_disrupted), (1, 3));
         seen.judge_claims(&objects(&[claim("30", false), claim("1500m", false), claim("9", true)]));
         assert_eq!((seen.most_cpu, seen.over_limit.len()), (31.5, 0));
         let mut replaced = claim("4", false);

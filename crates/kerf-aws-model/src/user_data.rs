@@ -165,6 +165,15 @@ fn binds_by_default(release: &str) -> bool {
     }
 }
 
+/// As much of what a user wrote as a sentence has room for. A condition takes 32 kB, and one that is longer is never written.
+fn quoted(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// User data that EC2 takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserData {

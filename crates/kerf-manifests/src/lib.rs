@@ -245,7 +245,7 @@ impl Loader {
     fn pass_over(&mut self, api_version: &str, kind: &str) -> Result<(), LoadError> {
         let ours = api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);
         if let Some(wanted) = fields::version_read(api_version, kind).filter(|_| ours) {
-            let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
+            let (kind, api_version) = (kind.to_owned(), shortened(api_version));
             return Err(LoadError::OtherVersion { kind, api_version, wanted });
         }
         *self.passed_over.entry(kind.to_owned()).or_default() += 1;
@@ -283,12 +283,30 @@ fn read<K: DeserializeOwned>(kind: &str, object: Value) -> Result<K, LoadError> 
         Some(namespace) => format!("{namespace}/{name}"),
         None => name,
     };
-    serde_path_to_error::deserialize(object).map_err(|error| LoadError::Unreadable {
+    let unreadable = |field: String, problem: &str| LoadError::Unreadable {
         kind: kind.to_owned(),
-        name,
-        field: error.path().to_string(),
-        problem: error.to_string(),
-    })
+        name: shortened(&name),
+        field,
+        problem: shortened(problem),
+    };
+    if name.len() > LONGEST_NAME {
+        let problem = format!("metadata.name: no object has a name of {} bytes", name.len());
+        return Err(unreadable("metadata.name".to_owned(), &problem));
+    }
+    serde_path_to_error::deserialize(object)
+        .map_err(|error| unreadable(error.path().to_string(), &error.to_string()))
+}
+
+/// What the API server takes, with the namespace before it.
+const LONGEST_NAME: usize = 63 + 1 + 253;
+
+/// As much of what a file says as a sentence has room for: errors quote values, and those may be of any length.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 400;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn in_a_namespace<K: ResourceExt>(mut object: K) -> K {

@@ -1,11 +1,16 @@
 //! Files that somebody edited by hand, cut short or produced with another tool.
 
+#[path = "../../kerf-cluster/tests/support/damage.rs"]
+mod damage;
+
 use jiff::Timestamp;
 use kerf_api::labels::LabelRules;
 use kerf_cluster::snapshot::Inputs;
 use kerf_manifests::Loader;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use damage::{damage, damages, in_time, is_a_sentence};
 
 /// One of each kind, with the fields that are read.
 fn objects() -> Vec<Value> {
@@ -34,58 +39,20 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-fn anything() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        (-3i64..100).prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        ".{0,8}".prop_map(Value::from),
-        Just(json!([])),
-        Just(json!({})),
-        Just(json!([{"key": 7}, null])),
-    ]
-}
-
-/// Everything in the value that could be replaced.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
-    found.push(at.to_owned());
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                places(field, &format!("{at}/{}", name.replace('/', "~1")), found);
-            }
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                places(item, &format!("{at}/{index}"), found);
-            }
-        }
-        _ => {}
-    }
-}
-
 proptest! {
     #[test]
-    fn damaged_objects_are_read_or_refused(
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), anything()), 1..4),
-    ) {
+    fn damaged_objects_are_read_or_refused(damages in damages()) {
         let mut objects = objects();
-        for (object, place, instead) in damage {
-            let object = object.index(objects.len());
-            let mut found = Vec::new();
-            places(&objects[object], "", &mut found);
-            let place: &String = place.get(&found);
-            *objects[object].pointer_mut(place).expect("it was found") = instead;
-        }
+        damage(&mut objects, damages);
         let mut loader = Loader::default();
         for object in objects {
-            if let Err(error) = loader.add(object) {
-                prop_assert!(!error.to_string().is_empty());
+            if let Err(error) = in_time(|| loader.add(object)) {
+                let said = error.to_string();
+                prop_assert!(is_a_sentence(&said), "{}", said);
             }
         }
         let loaded = loader.finish(&LabelRules::default(), Timestamp::UNIX_EPOCH);
         // Amounts that are no amounts are told of, here and not before.
-        let _ = loaded.seen_with(Inputs::at(Timestamp::UNIX_EPOCH)).snapshot();
+        let _ = in_time(|| loaded.seen_with(Inputs::at(Timestamp::UNIX_EPOCH)).snapshot());
     }
 }

@@ -1,10 +1,20 @@
 //! Laws that hold for all values, and parsers that survive all texts.
 
+#[path = "../../kerf-cluster/tests/support/damage.rs"]
+mod damage;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kerf_api::{DurationOrNever, GoDuration};
 use kerf_model::churn::{Fraction, GracePeriod, SavingsThreshold};
-use kerf_model::{Operator, Price, Quantity, Requirement, Requirements, Selector, Undefined};
+use kerf_model::{
+    Operator, Price, Quantity, Requirement, Requirements, Selector, Undefined, cron::Schedule,
+};
 use proptest::prelude::*;
+
+use damage::{hostile_text, in_time};
 
 /// Few keys and values, so that they meet.
 fn value() -> impl Strategy<Value = String> {
@@ -97,6 +107,38 @@ proptest! {
         if let Ok(duration) = text.parse::<DurationOrNever>() {
             prop_assert_eq!(duration.as_str(), text);
         }
+    }
+
+    #[test]
+    fn no_text_however_long_takes_the_parsers_long(text in hostile_text(), other in hostile_text()) {
+        let quantity = in_time(|| text.parse::<Quantity>());
+        if let (Ok(one), Ok(another)) = (quantity, other.parse::<Quantity>()) {
+            // Amounts that no machine has are added and compared like others.
+            let _ = (one + another, one - another, one < another, (one + another).to_string());
+        }
+        let _ = in_time(|| (text.parse::<Price>(), text.parse::<Operator>(), text.parse::<Fraction>()));
+        let _ = in_time(|| (text.parse::<SavingsThreshold>(), text.parse::<GracePeriod>()));
+        let _ = in_time(|| (text.parse::<GoDuration>(), text.parse::<DurationOrNever>()));
+        if let Ok(schedule) = in_time(|| text.parse::<Schedule>()) {
+            let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(500_000);
+            let _ = in_time(|| schedule.last_hit(now - SignedDuration::from_hours(24 * 366 * 5), now));
+            let _ = in_time(|| schedule.next(now));
+            let _ = in_time(|| (schedule.next(Timestamp::MAX), schedule.last_hit(Timestamp::MIN, Timestamp::MIN)));
+        }
+    }
+
+    #[test]
+    fn selectors_and_requirements_of_any_text_are_read(
+        key in hostile_text(), operator in "In|NotIn|Exists|DoesNotExist|Gt|Lt", values in prop::collection::vec(hostile_text(), 0..4),
+        pod in hostile_text(),
+    ) {
+        let test = LabelSelectorRequirement { key: key.clone(), operator: operator.clone(), values: Some(values.clone()) };
+        let selector = LabelSelector { match_labels: Some(BTreeMap::from([(key.clone(), pod.clone())])), match_expressions: Some(vec![test]) };
+        let labels = BTreeMap::from([(key.clone(), pod.clone())]);
+        let _ = in_time(|| Selector::from_api(Some(&selector)).selects(&labels));
+        let operator: Operator = operator.parse().expect("an operator");
+        let requirement = Requirement::new(&key, operator, &values);
+        let _ = in_time(|| (requirement.has(&pod), requirement.value_for(&pod), requirement.to_string()));
     }
 
     #[test]

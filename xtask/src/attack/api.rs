@@ -87,7 +87,7 @@ pub(super) async fn eventually<T>(
     loop {
         match ask().await {
             Err(_) if begin.elapsed() < patience => {
-                tokio::time::sleep(Duration::from_millis(200)).await
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
             answer => return answer,
         }

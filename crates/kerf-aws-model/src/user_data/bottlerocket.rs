@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Taint;
 use kerf_aws_api::InstanceStorePolicy;
 use toml::{Table, Value};
 
-use super::{BindPaths, NodeSettings, Refusal, Unreadable, kubelet_args};
+use super::{BindPaths, NodeSettings, Refusal, Unreadable, kubelet_args, quoted};
 
 /// What is passed on of `settings.kubernetes`. Others are left out, as by Karpenter: Bottlerocket does not start with a key that
 /// it does not know.
@@ -72,7 +72,7 @@ pub(super) fn render(
     ignored: &mut Vec<String>,
 ) -> Result<String, Refusal> {
     let mut user: Table =
-        toml::from_str(custom).map_err(|error| Refusal::Toml(error.message().to_owned()))?;
+        toml::from_str(custom).map_err(|error| Refusal::Toml(quoted(error.message())))?;
     let mut all = table(user.remove("settings"), "settings")?;
     let mut kubernetes = table(all.remove("kubernetes"), "settings.kubernetes")?;
     kubernetes.retain(|key, _| {
@@ -171,7 +171,7 @@ fn mount_command(paths: BindPaths) -> Table {
 pub(super) fn read(text: &str) -> Result<NodeSettings, Unreadable> {
     let unreadable = |key: &str| Unreadable::Settings(format!("{key} has an unexpected value"));
     let root: Table =
-        toml::from_str(text).map_err(|error| Unreadable::Settings(error.message().to_owned()))?;
+        toml::from_str(text).map_err(|error| Unreadable::Settings(quoted(error.message())))?;
     let all = root.get("settings").and_then(Value::as_table).ok_or(Unreadable::UnknownForm)?;
     let kubernetes =
         all.get("kubernetes").and_then(Value::as_table).ok_or(Unreadable::UnknownForm)?;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Taint;
 use kerf_api::{GoDuration, taints};
 use kerf_aws_api::KubeletConfiguration;
 
-use super::{NodeSettings, Unreadable};
+use super::{NodeSettings, Unreadable, quoted};
 
 /// Labels, taints and the settings of the class, in the order of Karpenter.
 pub(super) fn render(settings: &NodeSettings) -> String {
@@ -87,7 +87,7 @@ pub(super) fn read(args: &[String], settings: &mut NodeSettings) -> Result<(), U
         let Some((flag, value)) = arg.strip_prefix("--").and_then(|arg| arg.split_once('=')) else {
             continue;
         };
-        let refused = || Unreadable::KubeletArgument(arg.clone());
+        let refused = || Unreadable::KubeletArgument(quoted(arg));
         let number = || value.parse().map(Some).map_err(|_| refused());
         let map = |sign| entries(value, sign).map(Some).ok_or_else(refused);
         match flag {

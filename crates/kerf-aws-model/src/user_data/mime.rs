@@ -1,6 +1,6 @@
 //! MIME archives: taken apart and put together.
 
-use super::MimeError;
+use super::{MimeError, quoted};
 
 /// The boundary that Karpenter's archives have. It gets longer when a part has such a line in it.
 const BOUNDARY: &str = "//";
@@ -40,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Part>, MimeError> {
     let headers = read_headers(&mut lines)?;
     let content_type = header(&headers, CONTENT_TYPE).ok_or(MimeError::NoContentType)?;
     if !media_type(content_type).starts_with("multipart/") {
-        return Err(MimeError::NotMultipart(media_type(content_type).to_owned()));
+        return Err(MimeError::NotMultipart(quoted(media_type(content_type))));
     }
     let boundary = boundary(content_type).ok_or(MimeError::NoBoundary)?;
     let mut parts = Vec::new();
@@ -119,8 +119,7 @@ fn read_headers<'a>(
             value.push_str(text.trim_start());
             continue;
         }
-        let (name, value) =
-            text.split_once(':').ok_or_else(|| MimeError::Header(text.to_owned()))?;
+        let (name, value) = text.split_once(':').ok_or_else(|| MimeError::Header(quoted(text)))?;
         headers.push((name.trim().to_owned(), value.trim().to_owned()));
     }
     Ok(headers)
@@ -180,6 +179,11 @@ mod tests {
             ),
             ("Content-Type: multipart/mixed\n\n".to_owned(), MimeError::NoBoundary),
             ("Content-Type: a\nno header\n\n".to_owned(), MimeError::Header("no header".into())),
+            // The error stands in a condition of the class, which has room for so much and no more.
+            (
+                format!("Content-Type: a\n{}\n\n", "ä".repeat(40_000)),
+                MimeError::Header(format!("{}…", "ä".repeat(200))),
+            ),
             (format!("{HEAD}--//\nContent-Type: text/plain\n\na"), MimeError::Unterminated),
             (format!("{HEAD}nothing"), MimeError::Unterminated),
         ] {

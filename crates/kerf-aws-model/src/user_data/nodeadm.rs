@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     ClusterAccess, NodeSettings, Refusal, Unreadable, kubelet_args,
     mime::{self, Part},
-    yaml,
+    quoted, yaml,
 };
 
 const NODE_CONFIG: &str = "application/node.eks.aws";
@@ -121,7 +121,7 @@ struct Config {
 
 /// The settings in every `NodeConfig` of an archive; `None` if it has none. As with nodeadm, later ones win, and flags add up.
 pub(super) fn read(parts: &[Part]) -> Result<Option<NodeSettings>, Unreadable> {
-    let unreadable = |error: &dyn ToString| Unreadable::NodeConfig(error.to_string());
+    let unreadable = |error: &dyn ToString| Unreadable::NodeConfig(quoted(&error.to_string()));
     let mut merged: Option<Value> = None;
     for part in parts.iter().filter(|part| part.media_type() == NODE_CONFIG) {
         let configs: Vec<Value> =

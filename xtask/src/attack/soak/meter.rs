@@ -169,7 +169,7 @@ mod tests {
             cpu: [cpu, 0.0],
             peak: [peak, 0.0],
         };
-        let mut meter = Meter::new(Duration::from_secs(60));
+        let mut meter = Meter::new(Duration::from_mins(1));
         meter.spans = vec![
             span(Phase::Kills, 0, 10, 1.0, 30.0),
             span(Phase::Calm, 10, 20, 0.5, 50.0),
@@ -185,12 +185,12 @@ mod tests {
                 ("in all".to_owned(), vec![40.0, 3.5, 50.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
             ]
         );
-        assert_eq!(tables[1].rows[0].1[4], 0.0);
+        assert_eq!(tables[1].rows[0].1[3..], [0.0; 7]);
     }
 
     #[test]
     fn memory_that_grows_is_seen() {
-        let mut meter = Meter::new(Duration::from_secs(60));
+        let mut meter = Meter::new(Duration::from_mins(1));
         meter.tenths = std::array::from_fn(|tenth| [40.0 + 10.0 * tenth as f64, 30.0]);
         assert_eq!((meter.growth(),), (130.0 / 60.0,));
     }

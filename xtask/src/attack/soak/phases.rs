@@ -134,9 +134,13 @@ impl Run {
     async fn stall(&mut self) -> Result<()> {
         const WHOM: [&[usize]; 3] = [&[0], &[1], &[0, 1]];
         let whom = *self.random.choose(&WHOM);
-        whom.iter().for_each(|index| self.proxies[*index].freeze());
+        for index in whom {
+            self.proxies[*index].freeze();
+        }
         self.pass_between(500, 12_000).await?;
-        whom.iter().for_each(|index| self.proxies[*index].thaw());
+        for index in whom {
+            self.proxies[*index].thaw();
+        }
         self.done.stalls += 1;
         self.pass_between(500, 5_000).await
     }

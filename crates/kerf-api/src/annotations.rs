@@ -25,6 +25,9 @@ pub const DISRUPTION_COST: &str = "karpenter.sh/disruption-cost";
 /// On Pods: how much a ReplicaSet would rather keep this one (Kubernetes' own).
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// On Pods: the [`POD_DELETION_COST`] that Kerf has written (Kerf's own). While both say the same, that cost is Kerf's and no user's.
+pub const DELETION_COST_MANAGED: &str = "karpenter.sh/deletion-cost-managed";
+
 /// On NodeClaims: which claims this one replaces, and under which command (JSON; Kerf's own). Written with the claim and
 /// removed when the command is given up, so that an operator that takes over can finish it or knows that it cannot.
 pub const REPLACES: &str = "karpenter.sh/nodeclaim-replaces";

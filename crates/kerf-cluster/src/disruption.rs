@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kerf_api::annotations::{DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST};
-use kerf_model::disruption::{Cost, DoNotDisrupt, NodeDisruption, PodDisruption};
+use kerf_api::annotations::{
+    DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST,
+};
+use kerf_model::disruption::{Cost, DeletionCost, DoNotDisrupt, NodeDisruption, PodDisruption};
 use kube_core::ResourceExt;
 
 use crate::{Cluster, do_not_disrupt::Protection, pods, state_node::StateNode};
@@ -21,15 +23,37 @@ impl Cluster {
     }
 }
 
-pub(crate) fn pod_disruption(pod: &Pod) -> PodDisruption {
+/// Which annotations of a pod say what it costs to move it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CostOf {
+    /// `disruption-cost`, and where there is none, `pod-deletion-cost`.
+    #[default]
+    Either,
+    /// `disruption-cost` alone: the operator writes deletion costs itself.
+    DisruptionCostAlone,
+}
+
+pub(crate) fn pod_disruption(pod: &Pod, cost_of: CostOf) -> PodDisruption {
     PodDisruption {
         reschedulable: pods::is_reschedulable(pod),
         counted: !pods::is_owned_by_daemon_set(pod) && !pods::is_terminal(pod),
-        eviction_cost: eviction_cost(pod),
+        eviction_cost: eviction_cost(pod, cost_of),
         active: pods::is_active(pod),
         evictable: pods::is_evictable_but_for_annotation(pod),
         unready: pods::is_unready(pod),
         do_not_disrupt: do_not_disrupt(pod),
+        deletion_cost: deletion_cost(pod),
+    }
+}
+
+/// Whose the deletion cost is. Two annotations are written in one request, so that they differ only if somebody else wrote since.
+pub(crate) fn deletion_cost(pod: &Pod) -> DeletionCost {
+    let annotations = pod.annotations();
+    let Some(written) = annotations.get(POD_DELETION_COST) else { return DeletionCost::None };
+    let managed = annotations.get(DELETION_COST_MANAGED).filter(|managed| *managed == written);
+    match managed.and_then(|cost| cost.parse().ok()) {
+        Some(cost) => DeletionCost::Managed(cost),
+        None => DeletionCost::Foreign,
     }
 }
 
@@ -43,11 +67,13 @@ fn do_not_disrupt(pod: &Pod) -> DoNotDisrupt {
 }
 
 /// One, and more or less by what the pod's annotation and its priority say.
-pub(crate) fn eviction_cost(pod: &Pod) -> Cost {
+pub(crate) fn eviction_cost(pod: &Pod, cost_of: CostOf) -> Cost {
     let annotations = pod.annotations();
+    // What Kerf has written says what it wants of the node, not what the pod costs; also where the gate is off again.
+    let of_user = cost_of == CostOf::Either && deletion_cost(pod) == DeletionCost::Foreign;
+    let deletion_cost = annotations.get(POD_DELETION_COST).filter(|_| of_user);
     // What cannot be read counts as nothing, and lets no other annotation speak for it.
-    let annotation =
-        annotations.get(DISRUPTION_COST).or_else(|| annotations.get(POD_DELETION_COST));
+    let annotation = annotations.get(DISRUPTION_COST).or(deletion_cost);
     let written: Option<i32> = annotation.and_then(|text| text.parse().ok());
     let priority = pod.spec.as_ref().and_then(|spec| spec.priority).map_or(0, i64::from);
     let cost = Cost::ONE.0 + written.map_or(0, i64::from) + priority * 4;
@@ -74,7 +100,8 @@ mod tests {
                 "metadata": {"annotations": annotations},
                 "spec": {"priority": priority, "containers": []},
             }));
-            assert_eq!(eviction_cost(&pod), Cost(expect), "{priority:?} {annotations}");
+            let got = eviction_cost(&pod, CostOf::Either);
+            assert_eq!(got, Cost(expect), "{priority:?} {annotations}");
         };
         let none = || json!({});
         check(None, none(), one);
@@ -99,6 +126,64 @@ mod tests {
         check(None, both("-134217728"), 0);
         check(None, both("0"), one);
         check(None, both("soon"), one);
+        let managed =
+            |cost: &str| json!({POD_DELETION_COST: "134217728", DELETION_COST_MANAGED: cost});
+        check(None, managed("134217728"), one);
+        check(None, managed("-5"), 2 * one);
+    }
+
+    #[test]
+    fn with_the_gate_on_only_the_disruption_cost_counts() {
+        let one = Cost::ONE.0;
+        for (annotations, either, alone) in [
+            (json!({}), one, one),
+            (json!({POD_DELETION_COST: "134217728"}), 2 * one, one),
+            (json!({DISRUPTION_COST: "134217728"}), 2 * one, 2 * one),
+            (json!({DISRUPTION_COST: "soon", POD_DELETION_COST: "134217728"}), one, one),
+        ] {
+            let pod = pod(&json!({"metadata": {"annotations": annotations}}));
+            let costs = [CostOf::Either, CostOf::DisruptionCostAlone]
+                .map(|cost_of| eviction_cost(&pod, cost_of));
+            assert_eq!(costs, [Cost(either), Cost(alone)], "{annotations}");
+        }
+        let loaded = |manages: bool| {
+            let mut cluster = Cluster::default();
+            if manages {
+                cluster.manage_deletion_costs();
+            }
+            cluster.apply::<Pod>(
+                serde_json::from_value(json!({
+                    "metadata": {"name": "p", "namespace": "d", "annotations": {POD_DELETION_COST: "134217728"}},
+                    "spec": {"nodeName": "n", "containers": []},
+                }))
+                .unwrap(),
+            );
+            cluster.apply::<k8s_openapi::api::core::v1::Node>(
+                serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap(),
+            );
+            let snapshot = cluster.snapshot(Inputs::at(Timestamp::UNIX_EPOCH)).unwrap().snapshot;
+            snapshot.nodes[0].pods[0].disruption.eviction_cost
+        };
+        assert_eq!((loaded(false), loaded(true)), (Cost(2 * one), Cost(one)));
+    }
+
+    #[test]
+    fn a_deletion_cost_is_kerfs_while_its_mark_says_the_same() {
+        for (annotations, expected) in [
+            (json!({}), DeletionCost::None),
+            (json!({POD_DELETION_COST: "-7"}), DeletionCost::Foreign),
+            (
+                json!({POD_DELETION_COST: "-7", DELETION_COST_MANAGED: "-7"}),
+                DeletionCost::Managed(-7),
+            ),
+            // Written by somebody since, or taken away.
+            (json!({POD_DELETION_COST: "9", DELETION_COST_MANAGED: "-7"}), DeletionCost::Foreign),
+            (json!({DELETION_COST_MANAGED: "-7"}), DeletionCost::None),
+            (json!({POD_DELETION_COST: "x", DELETION_COST_MANAGED: "x"}), DeletionCost::Foreign),
+        ] {
+            let pod = pod(&json!({"metadata": {"annotations": annotations}}));
+            assert_eq!(deletion_cost(&pod), expected, "{annotations}");
+        }
     }
 
     #[test]
@@ -140,7 +225,7 @@ mod tests {
                 pod_json["metadata"]["annotations"] = annotations.clone();
                 pod_json["spec"]["containers"] = json!([]);
                 let pod = self::pod(&pod_json);
-                let disruption = pod_disruption(&pod);
+                let disruption = pod_disruption(&pod, CostOf::default());
                 if disruption.is_protected(now) {
                     return Some(Obstacle::DoNotDisrupt);
                 }

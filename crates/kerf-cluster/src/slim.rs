@@ -9,10 +9,13 @@ use k8s_openapi::api::{
         Volume,
     },
 };
-use kerf_api::annotations::{DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST};
+use kerf_api::annotations::{
+    DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST,
+};
 
 /// Annotations that Kerf reads.
-const ANNOTATIONS: [&str; 3] = [DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST];
+const ANNOTATIONS: [&str; 4] =
+    [DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST];
 
 /// Conditions that Kerf reads.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "PodResizePending"];
@@ -198,7 +201,11 @@ fn statuses(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{disruption, do_not_disrupt::Protection, pods};
+    use crate::{
+        disruption::{self, CostOf},
+        do_not_disrupt::Protection,
+        pods,
+    };
     use jiff::Timestamp;
     use kerf_model::KnownLabels;
     use serde_json::{Value, json};
@@ -221,6 +228,7 @@ mod tests {
             ]}}),
             json!({"/metadata/annotations": {DO_NOT_DISRUPT: "2h", POD_DELETION_COST: "7"}}),
             json!({"/metadata/annotations": {DISRUPTION_COST: "8", POD_DELETION_COST: "7"}}),
+            json!({"/metadata/annotations": {DELETION_COST_MANAGED: "7", POD_DELETION_COST: "7"}}),
             json!({"/spec/containers/0/ports": [
                 {"containerPort": 1}, {"containerPort": 2, "hostPort": 2},
             ]}),
@@ -243,7 +251,8 @@ mod tests {
                     pods::is_evictable(pod, now),
                     pods::is_waiting_for_eviction(pod, now),
                     Protection::of(pod, now),
-                    disruption::eviction_cost(pod),
+                    disruption::eviction_cost(pod, CostOf::Either),
+                    disruption::deletion_cost(pod),
                     pods::is_unready(pod),
                     pods::last_event(pod),
                 )

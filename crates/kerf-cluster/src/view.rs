@@ -20,7 +20,7 @@ use kube_core::ResourceExt;
 
 use crate::{
     Cluster,
-    disruption::pod_disruption,
+    disruption::{CostOf, pod_disruption},
     pods,
     state_node::{StateNode, UnreadableStateNode},
 };
@@ -85,7 +85,8 @@ impl Cluster {
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
         let budgets = self.shared_pdbs();
         let displaced = on_leaving.filter(|pod| {
-            let (disruption, namespace) = (&pod_disruption(pod), pod.namespace());
+            let (disruption, namespace) =
+                (&pod_disruption(pod, CostOf::default()), pod.namespace());
             let namespace = &namespace.unwrap_or_default();
             let evicted = Evicted { namespace, labels: pod.labels(), disruption };
             disruption.reschedulable

@@ -22,7 +22,7 @@ use kube_core::ResourceExt;
 
 use crate::{
     Cluster, Key,
-    disruption::pod_disruption,
+    disruption::{CostOf, pod_disruption},
     state_node::{StateNode, UnreadableStateNode},
     view::Unreadable,
 };
@@ -42,6 +42,7 @@ struct Made {
     /// The labels that the views were made with; they hold for no others.
     known: Option<KnownLabels>,
     pods: BTreeMap<Key, Result<Arc<kerf_model::Pod>, PodError>>,
+    cost_of: CostOf,
     /// The pods of a workload ask for the same, and share it.
     constraints: HashSet<Arc<Constraints>>,
     nodes: BTreeMap<Which, Arc<snapshot::Node>>,
@@ -66,6 +67,14 @@ type Share = Result<(String, Resources), UnreadableStateNode>;
 const SWEEP_AT: usize = 4096;
 
 impl Cluster {
+    /// From now on deletion costs of pods are the operator's own, and say nothing about what it costs to move a pod.
+    pub fn manage_deletion_costs(&mut self) {
+        let made = self.views.get_mut();
+        made.cost_of = CostOf::DisruptionCostAlone;
+        made.pods.clear();
+        made.nodes.clear();
+    }
+
     pub(crate) fn pod_view(
         &self,
         pod: &Pod,
@@ -232,8 +241,8 @@ impl Views {
     fn made_with(&self, known: &KnownLabels) -> MutexGuard<'_, Made> {
         let mut made = self.lock();
         if made.known.as_ref() != Some(known) {
-            let totals = std::mem::take(&mut made.totals);
-            *made = Made { known: Some(known.clone()), totals, ..Made::default() };
+            let (totals, cost_of) = (std::mem::take(&mut made.totals), made.cost_of);
+            *made = Made { known: Some(known.clone()), totals, cost_of, ..Made::default() };
         }
         made
     }
@@ -287,7 +296,7 @@ impl Made {
         }
         let view = reader.read(pod).map(|mut view| {
             view.constraints = self.interned(view.constraints);
-            view.disruption = pod_disruption(pod);
+            view.disruption = pod_disruption(pod, self.cost_of);
             Arc::new(view)
         });
         self.pods.insert(key, view.clone());

@@ -55,6 +55,19 @@ pub struct PodDisruption {
     /// Its Ready condition is False.
     pub unready: bool,
     pub do_not_disrupt: DoNotDisrupt,
+    pub deletion_cost: DeletionCost,
+}
+
+/// The annotation `controller.kubernetes.io/pod-deletion-cost` of a pod: of the pods of a ReplicaSet that shrinks, those with the
+/// least go first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionCost {
+    #[default]
+    None,
+    /// Written by Kerf, and by nobody since.
+    Managed(i32),
+    /// A user's, or another program's.
+    Foreign,
 }
 
 /// The annotation `karpenter.sh/do-not-disrupt` of a pod.

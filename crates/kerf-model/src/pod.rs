@@ -194,11 +194,32 @@ impl Pod {
     }
 
     pub fn is_owned_by(&self, api_version: &str, kind: &str) -> bool {
-        self.owners.iter().any(|owner| owner.api_version == api_version && owner.kind == kind)
+        self.owners.iter().any(|owner| owner.is(api_version, kind))
+    }
+
+    /// Who makes a new pod when this one goes.
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owners.iter().find(|owner| owner.controller)
+    }
+
+    /// The ReplicaSet that controls it.
+    pub fn replica_set(&self) -> Option<&Owner> {
+        self.controller().filter(|owner| owner.is("apps/v1", "ReplicaSet"))
+    }
+
+    /// Whether a Job controls it: it ends by itself.
+    pub fn is_of_job(&self) -> bool {
+        self.controller().is_some_and(|owner| owner.is("batch/v1", "Job"))
     }
 
     pub fn is_daemon(&self) -> bool {
         self.is_owned_by("apps/v1", "DaemonSet")
+    }
+}
+
+impl Owner {
+    pub fn is(&self, api_version: &str, kind: &str) -> bool {
+        self.api_version == api_version && self.kind == kind
     }
 }
 

@@ -11,6 +11,7 @@ mod command;
 mod consolidation;
 pub mod controls;
 mod costs;
+pub mod deletion_cost;
 mod drift;
 mod emptiness;
 mod exact;

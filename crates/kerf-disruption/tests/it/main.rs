@@ -13,6 +13,7 @@ mod buffers;
 mod candidates;
 mod consolidation;
 mod controls;
+mod deletion_cost;
 mod drift;
 mod emptiness;
 mod places;

@@ -168,7 +168,7 @@ impl Controller for ReplicaSets {
 }
 
 /// Pods that serve least go first: not placed, not running, not ready, cheap to delete, crowded, young.
-type Rank = (bool, u8, bool, i64, Reverse<usize>, Reverse<String>, Reverse<String>, String);
+type Rank = (bool, u8, bool, i32, Reverse<usize>, Reverse<String>, Reverse<String>, String);
 
 fn rank(pod: &Value, crowds: &BTreeMap<String, usize>) -> Rank {
     let node = pods::node_name(pod);
@@ -177,20 +177,26 @@ fn rank(pod: &Value, crowds: &BTreeMap<String, usize>) -> Rank {
         "Unknown" => 1,
         _ => 2,
     };
-    let cost =
-        meta::text(pod, &["metadata", "annotations", "controller.kubernetes.io/pod-deletion-cost"]);
     let since = pods::condition(pod, "Ready")
         .map_or("", |ready| ready["lastTransitionTime"].as_str().unwrap_or_default());
     (
         !node.is_empty(),
         phase,
         pods::is_ready(pod),
-        cost.parse().unwrap_or(0),
+        deletion_cost(pod),
         Reverse(crowds.get(node).copied().unwrap_or(0)),
         Reverse(since.to_owned()),
         Reverse(meta::text(pod, &["metadata", "creationTimestamp"]).to_owned()),
         meta::name(pod).to_owned(),
     )
+}
+
+/// What cannot be read counts as nothing. kube-controller-manager reads neither a plus nor a zero in front.
+fn deletion_cost(pod: &Value) -> i32 {
+    let cost =
+        meta::text(pod, &["metadata", "annotations", "controller.kubernetes.io/pod-deletion-cost"]);
+    let well_begun = cost == "0" || cost.starts_with(|first| matches!(first, '-' | '1'..='9'));
+    cost.parse().ok().filter(|_| well_begun).unwrap_or(0)
 }
 
 /// How the pods of a workload are doing.
@@ -241,5 +247,77 @@ impl Counts {
             }
         }
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+    fn pod(name: &str, node: &str, phase: &str, ready: Option<&str>) -> Value {
+        let since = ready.map(|minute| format!("2026-01-01T00:{minute}:00Z"));
+        let status = if since.is_some() { "True" } else { "False" };
+        json!({
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": node},
+            "status": {"phase": phase, "conditions": [
+                {"type": "Ready", "status": status, "lastTransitionTime": since},
+            ]},
+        })
+    }
+
+    fn costing(mut pod: Value, cost: &str) -> Value {
+        pod["metadata"]["annotations"] = json!({COST: cost});
+        pod
+    }
+
+    /// The order of kube-controller-manager: each row goes before the next, and every criterion outweighs all that come after it.
+    #[test]
+    fn pods_go_in_the_order_of_kube_controller_manager() {
+        let crowds = BTreeMap::from([("crowded".to_owned(), 3), ("quiet".to_owned(), 1)]);
+        let runs = |name: &str, node: &str, minute: &str| pod(name, node, "Running", Some(minute));
+        let old = |mut pod: Value| {
+            pod["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z".into();
+            pod
+        };
+        let order = [
+            ("without a node", costing(pod("a", "", "Pending", None), "9")),
+            ("pending", costing(pod("b", "quiet", "Pending", None), "8")),
+            ("unknown", costing(pod("c", "quiet", "Unknown", None), "7")),
+            ("not ready", costing(pod("d", "quiet", "Running", None), "6")),
+            ("of the least cost", costing(runs("e", "quiet", "01"), "-2147483648")),
+            ("of a low cost", costing(runs("f", "quiet", "01"), "-5")),
+            ("among many", runs("g", "crowded", "01")),
+            ("young", runs("h", "quiet", "09")),
+            ("ready for longer", runs("i", "quiet", "01")),
+            ("created earlier", old(runs("j", "quiet", "01"))),
+            ("of a high cost", costing(runs("k", "crowded", "09"), "5")),
+        ];
+        for pair in order.windows(2) {
+            let [(first, one), (second, other)] = pair else { continue };
+            assert!(rank(one, &crowds) < rank(other, &crowds), "{first} before {second}");
+        }
+    }
+
+    #[test]
+    fn a_cost_that_cannot_be_read_is_none() {
+        for (text, cost) in [
+            ("5", 5),
+            ("-5", -5),
+            ("0", 0),
+            ("-2147483648", i32::MIN),
+            ("2147483647", i32::MAX),
+            ("2147483648", 0),
+            ("+5", 0),
+            ("05", 0),
+            ("5.0", 0),
+            ("", 0),
+            ("much", 0),
+        ] {
+            let pod = costing(pod("a", "n", "Running", None), text);
+            assert_eq!(deletion_cost(&pod), cost, "{text:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Which nodes may be disrupted at all, and which of them by which method.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use kerf_api::ConsolidationPolicy;
 use kerf_model::{
@@ -206,12 +206,15 @@ fn pool<'s>(snapshot: &'s Snapshot, candidate: &Candidate) -> &'s Pool {
     &snapshot.pools[&candidate.pool]
 }
 
-/// The best bargain first: what a node costs for what it costs to disturb it. Equal ones by name.
+/// The best bargain first. Equal ones by name.
 pub(crate) fn by_savings_ratio(candidates: &mut [Candidate]) {
-    candidates.sort_by(|a, b| {
-        let bargain = |one: &Candidate, other: &Candidate| {
-            i128::from(one.price.ten_billionths()) * i128::from(other.rescheduling_cost.0)
-        };
-        bargain(b, a).cmp(&bargain(a, b)).then_with(|| a.node.name.cmp(&b.node.name))
-    });
+    candidates.sort_by(|a, b| bargain(a, b).then_with(|| a.node.name.cmp(&b.node.name)));
+}
+
+/// Which of two is the better bargain, and comes first: what a node costs for what it costs to disturb it.
+pub(crate) fn bargain(a: &Candidate, b: &Candidate) -> Ordering {
+    let product = |one: &Candidate, other: &Candidate| {
+        i128::from(one.price.ten_billionths()) * i128::from(other.rescheduling_cost.0)
+    };
+    product(b, a).cmp(&product(a, b))
 }

@@ -27,7 +27,7 @@ use kerf_model::{
 use crate::{
     blocked::Blocked,
     budgets::{self, Allowance},
-    candidates::{NODE_CHECKS, by_savings_ratio, describe, pool_of},
+    candidates::{NODE_CHECKS, bargain, describe, pool_of},
     command::Candidate,
     controls::{self, Stakes},
 };
@@ -246,7 +246,12 @@ fn afford(
     mut candidates: Vec<Candidate>,
     reason: Option<DisruptionReason>,
 ) -> (Vec<Candidate>, Vec<(Candidate, Blocked)>) {
-    by_savings_ratio(&mut candidates);
+    // Of equal ones those that have a cost, in their order: a node that was chosen is emptied before another.
+    let standing = |one: &Candidate| cost_of(&one.node).unwrap_or(0);
+    candidates.sort_by(|a, b| {
+        let equal = || standing(a).cmp(&standing(b)).then_with(|| a.node.name.cmp(&b.node.name));
+        bargain(a, b).then_with(equal)
+    });
     let mut allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>> = BTreeMap::new();
     let (mut within, mut over) = (Vec::new(), Vec::new());
     for candidate in candidates {

@@ -287,6 +287,28 @@ fn the_best_bargain_comes_first_and_drifted_nodes_before_others() {
     assert!(costs[0] > LEAVING && costs[3] < 0, "{costs:?}");
 }
 
+/// A new node with a lower name is no reason to begin with it.
+#[test]
+fn of_equal_nodes_those_go_first_that_were_chosen_before() {
+    let mut one_at_a_time = pool("default");
+    one_at_a_time.disruption.budgets = vec![budget("1")];
+    let with = |name: &str, cost: DeletionCost| replica(place(name, 4), name, "web", cost);
+    let check = |pool: Pool, costs: [(&str, Option<i32>); 3], expected: &[&str]| {
+        let managed = |cost: Option<i32>| cost.map_or(NONE, DeletionCost::Managed);
+        let places = costs.map(|(name, cost)| with(name, managed(cost))).to_vec();
+        assert_eq!(groups(&snapshot(vec![pool], places)), expected, "{costs:?}");
+    };
+    let chosen = [("a", None), ("b", Some(-5)), ("c", None)];
+    check(one_at_a_time, chosen, &["b dispensable", "a budget", "c budget"]);
+    let all = ["c dispensable", "b dispensable", "a dispensable"];
+    check(pool("default"), [("a", None), ("b", Some(-5)), ("c", Some(-9))], &all);
+    // Where one is the better bargain, that counts.
+    let better = place("d", 8);
+    let places = vec![with("a", DeletionCost::Managed(-5)), replica(better, "d", "web", NONE)];
+    let snapshot = snapshot(vec![pool("default")], places);
+    assert_eq!(groups(&snapshot), ["d dispensable", "a dispensable"]);
+}
+
 #[test]
 fn only_pods_of_replica_sets_get_a_cost() {
     let job = owned_by("job", "batch/v1", "Job", "job");

@@ -56,6 +56,9 @@ impl Index {
         if settings.gates.capacity_buffer {
             cluster.keep_buffers();
         }
+        if settings.gates.pod_deletion_cost_management {
+            cluster.manage_deletion_costs();
+        }
         Self {
             cluster: RwLock::new(cluster),
             triggers,

@@ -10,6 +10,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
+mod deletion_cost;
 mod disruption;
 #[cfg(test)]
 mod names;
@@ -19,6 +20,8 @@ mod scheduling;
 pub(crate) mod state;
 
 use crate::transitions;
+use deletion_cost::DeletionCostMetrics;
+pub(crate) use deletion_cost::Written;
 use disruption::DisruptionMetrics;
 use pods::PodTimes;
 use scheduling::SchedulingMetrics;
@@ -44,6 +47,7 @@ pub(crate) struct ControllerMetrics {
     pods_drained: Family<DrainReason, Counter>,
     cost_errors: Family<Pool, Counter>,
     pub(crate) work: WorkMetrics,
+    pub(crate) deletion_costs: DeletionCostMetrics,
     pub(crate) disruption: DisruptionMetrics,
     pub(crate) pods: PodTimes,
     pub(crate) scheduling: SchedulingMetrics,
@@ -125,6 +129,7 @@ impl ControllerMetrics {
             pods_drained: Family::default(),
             cost_errors: Family::default(),
             work: WorkMetrics::register(metrics),
+            deletion_costs: DeletionCostMetrics::register(metrics),
             disruption: DisruptionMetrics::register(metrics),
             pods: PodTimes::register(metrics),
             scheduling: SchedulingMetrics::register(metrics),

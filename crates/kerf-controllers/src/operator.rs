@@ -50,7 +50,10 @@ use crate::{
         termination::{Termination, eviction::Evictions},
     },
     overlay::Overlays,
-    pod::last_event::PodEvents,
+    pod::{
+        deletion_cost::{self, DeletionCosts, Writes},
+        last_event::PodEvents,
+    },
     pool::{
         registration_health::RegistrationHealth, static_capacity::StaticCapacity, status::Pools,
     },
@@ -248,6 +251,11 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     let commands = Commands::default();
     operator.window.follow(commands.clone());
     let started = controllers.add(Execution { commands: commands.clone() });
+    let writes = Writes::default();
+    let wishes = writes.wishes();
+    let queue = controllers.add(writes);
+    let costs = DeletionCosts::new(wishes, queue, commands.clone());
+    controllers.add_task(deletion_cost::CONTROLLER, |context, stop| costs.run(context, stop));
     let disruption = Disruption { commands, started, batcher: batcher.clone() };
     if let Some(changes) = operator.provider.changes() {
         let batcher = batcher.clone();

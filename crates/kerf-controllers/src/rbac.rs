@@ -12,13 +12,15 @@ const CORE: &str = "";
 const KARPENTER: &str = "karpenter.sh";
 const AUTOSCALING: &str = "autoscaling.x-k8s.io";
 
-pub static OPERATOR: [Rule; 17] = [
+pub static OPERATOR: [Rule; 18] = [
     Rule::new(KARPENTER, &["nodepools", "nodeclaims"], &["list", "watch", "patch"]),
     Rule::new(KARPENTER, &["nodepools/status", "nodeclaims/status"], &["patch"]),
     Rule::new(KARPENTER, &["nodeclaims"], &["create", "delete"]),
     Rule::new(CORE, &["nodes"], &["list", "watch", "patch", "delete"]),
     Rule::new(CORE, &["pods"], &["list", "watch", "delete"]),
     Rule::new(CORE, &["pods/eviction"], &["create"]),
+    // With the feature gate PodDeletionCostManagement, and without it to take back what was written.
+    Rule::new(CORE, &["pods"], &["patch"]),
     Rule::new(CORE, &["events"], &["create", "patch"]),
     Rule::new(
         CORE,

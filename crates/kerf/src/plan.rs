@@ -190,6 +190,9 @@ impl Objects {
         if settings.gates.node_overlay {
             loaded.cluster.apply_overlays();
         }
+        if settings.gates.pod_deletion_cost_management {
+            loaded.cluster.manage_deletion_costs();
+        }
         if settings.gates.capacity_buffer {
             loaded.cluster.keep_buffers();
         } else if loaded.cluster.buffers().values().next().is_some() {

@@ -41,7 +41,11 @@ pub const GATES: [Gate; 9] = [
     },
     Gate::alpha("TerminateFirstDrift"),
     Gate::alpha("TerminateFirstRepair"),
-    Gate::alpha("PodDeletionCostManagement"),
+    Gate {
+        help: "ReplicaSets that shrink remove pods first from nodes that Kerf would like to empty",
+        switch: Some(|gates| &mut gates.pod_deletion_cost_management),
+        ..Gate::alpha("PodDeletionCostManagement")
+    },
 ];
 
 /// One feature gate.
@@ -73,6 +77,7 @@ pub struct FeatureGates {
     pub node_overlay: bool,
     pub static_capacity: bool,
     pub capacity_buffer: bool,
+    pub pod_deletion_cost_management: bool,
 }
 
 impl Default for FeatureGates {
@@ -84,6 +89,7 @@ impl Default for FeatureGates {
             node_overlay: false,
             static_capacity: false,
             capacity_buffer: false,
+            pod_deletion_cost_management: false,
         };
         for Gate { default, switch, .. } in GATES {
             if let Some(switch) = switch {
@@ -294,7 +300,7 @@ mod tests {
     #[test]
     fn gates_that_kerf_does_not_have_are_accepted_and_reported() {
         let (gates, ignored) = FeatureGates::parse(
-            "PodDeletionCostManagement=true,TerminateFirstDrift=1,FromTheFuture=false",
+            "TerminateFirstRepair=true,TerminateFirstDrift=1,FromTheFuture=false",
         )
         .unwrap();
         assert_eq!(gates, FeatureGates::default());
@@ -302,7 +308,7 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "feature gate PodDeletionCostManagement: Kerf does not have this feature yet",
+                "feature gate TerminateFirstRepair: Kerf does not have this feature yet",
                 "feature gate TerminateFirstDrift: Kerf does not have this feature yet",
                 "feature gate FromTheFuture: unknown to Kerf",
             ]

@@ -24,7 +24,7 @@ type Families = BTreeMap<String, Metric>;
 /// Which metrics a table holds: those whose names begin so, and those of a provider.
 const GROUPS: [(&str, &[&str]); 8] = [
     ("nodes", &["karpenter_nodeclaims_", "karpenter_nodes_", "karpenter_nodepools_"]),
-    ("pods", &["karpenter_pods_", "karpenter_scheduler_"]),
+    ("pods", &["karpenter_pod_deletion_cost_", "karpenter_pods_", "karpenter_scheduler_"]),
     ("disruption", &["karpenter_voluntary_disruption_", "karpenter_consolidation_"]),
     ("cluster", &["karpenter_cluster_", "karpenter_build_info"]),
     ("cloud", &["karpenter_cloudprovider_"]),

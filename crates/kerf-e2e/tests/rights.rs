@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use kerf_controllers::{Settings, settings::parse_default_spread};
 use kerf_stories::{
     Stage, World,
-    chapters::{buffers, disruption::drift, draining, overlays},
+    chapters::{buffers, deletion_costs, disruption::drift, draining, overlays},
     rights::{USER, Used, cluster_rules},
     stories::settings,
 };
@@ -29,8 +29,12 @@ async fn an_operator_uses_each_of_its_rights_and_asks_for_no_other() {
 
     let default_spread = parse_default_spread(SPREAD).unwrap();
     let settings = Settings { default_spread, ..settings::overlaying() };
-    let optional = World::on_control_plane(settings).await;
+    let mut optional = World::on_control_plane(settings).await;
     overlays::judges_an_overlay(&optional).await;
+    deletion_costs::marked_pods(&optional).await;
+    optional.stop_operator().await;
+    optional.start_operator().await;
+    deletion_costs::only_foreign_costs_are_left(&optional).await;
     let of_options = used(&optional);
 
     let world = World::on_control_plane(settings::buffering()).await;

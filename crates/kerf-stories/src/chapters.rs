@@ -4,6 +4,7 @@ pub mod buffers;
 pub mod churn_controls;
 pub mod conditions;
 pub mod crashes;
+pub mod deletion_costs;
 pub mod disruption;
 pub mod draining;
 pub mod example_provider;

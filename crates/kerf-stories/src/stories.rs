@@ -334,6 +334,16 @@ macro_rules! stories {
                 virtual_time(defaults):
                     with_the_gate_off_a_buffer_is_left_alone;
             }
+            deletion_costs at deletion_costs {
+                alone(costing):
+                    a_workload_that_shrinks_empties_a_node_and_nothing_is_evicted,
+                    a_cost_of_somebody_else_stays_and_its_replica_set_is_left_alone;
+                alone(defaults):
+                    with_the_gate_off_costs_of_kerf_go_and_others_stay;
+                virtual_time(costing):
+                    an_order_that_stays_is_not_written_again,
+                    pods_of_a_node_that_leaves_go_first;
+            }
             setbacks at disruption::setbacks {
                 virtual_time(defaults):
                     a_replacement_that_cannot_be_launched_is_tried_less_and_less_often,
@@ -363,6 +373,11 @@ pub mod settings {
 
     pub fn buffering() -> Settings {
         gated(FeatureGates { capacity_buffer: true, ..FeatureGates::default() })
+    }
+
+    /// ReplicaSets that shrink are told what to remove first.
+    pub fn costing() -> Settings {
+        gated(FeatureGates { pod_deletion_cost_management: true, ..FeatureGates::default() })
     }
 
     pub fn spot_to_spot() -> Settings {

@@ -112,6 +112,9 @@ impl Witness {
         if self.settings.gates.capacity_buffer {
             cluster.keep_buffers();
         }
+        if self.settings.gates.pod_deletion_cost_management {
+            cluster.manage_deletion_costs();
+        }
         for (resource, object) in objects {
             watch(&mut cluster, &resource.kind, object.clone());
         }
@@ -155,6 +158,9 @@ impl Witness {
         }
         if self.settings.gates.capacity_buffer {
             loaded.cluster.keep_buffers();
+        }
+        if self.settings.gates.pod_deletion_cost_management {
+            loaded.cluster.manage_deletion_costs();
         }
         let pools = loaded.cluster.pools().values();
         let instance_types = pools.map(|pool| (pool.name_any(), Ok(types.clone()))).collect();

@@ -4,10 +4,12 @@ use kerf_controllers::Settings;
 use kerf_stories::{
     World,
     chapters::{
-        buffers::from_room_to_nothing, crashes::from_one_node_to_another,
+        buffers::from_room_to_nothing,
+        crashes::from_one_node_to_another,
+        deletion_costs::{from_three_nodes_to_two, marked_pods, only_foreign_costs_are_left},
         life_of_a_node::from_pending_pod_to_nothing,
     },
-    stories::settings::buffering,
+    stories::settings::{buffering, costing},
 };
 use kerf_testbed::{EventLog, Faults, Testbed, Write};
 
@@ -75,6 +77,44 @@ fn an_operator_killed_after_any_call_launches_the_room_of_a_buffer_once() {
         let (log, _) = play_with(buffering(), 7, Some(call), from_room_to_nothing);
         let (claims, nodes) = (created(&log, "nodeclaims.karpenter.sh"), created(&log, "nodes"));
         assert_eq!((claims, nodes), (1, 1), "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+#[test]
+fn an_operator_killed_after_any_call_empties_a_node_without_an_eviction() {
+    let count = |log: &EventLog| {
+        ["nodeclaims.karpenter.sh", "nodes", "pods"].map(|resource| created(log, resource))
+    };
+    let (log, calls) = play_with(costing(), 7, None, from_three_nodes_to_two);
+    assert_eq!(count(&log), [3, 3, 9], "{log}");
+    // How nodes come up is another test's business; a story of nine pods has more calls than need be tried.
+    for call in (calls / 3..calls).step_by(3) {
+        let (log, _) = play_with(costing(), 7, Some(call), from_three_nodes_to_two);
+        assert_eq!(count(&log), [3, 3, 9], "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+/// The gate is off again. Until all is taken back the marks say what is left to do.
+#[test]
+fn an_operator_killed_while_it_takes_costs_back_leaves_none() {
+    let play = |calls: Option<u64>| {
+        let played = Testbed::in_virtual_time(async {
+            let faults = Faults::seeded(7);
+            if let Some(calls) = calls {
+                faults.stop_after(calls);
+            }
+            let world = World::without_operators(7, Settings::default());
+            marked_pods(&world).await;
+            let world = world.of_a_mortal_operator(&faults);
+            only_foreign_costs_are_left(&world).await;
+            faults.calls()
+        });
+        played.expect("a runtime can be made")
+    };
+    let calls = play(None);
+    assert!(calls > 10, "{calls}");
+    for call in 0..calls {
+        play(Some(call));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pod deletion costs: from which nodes ReplicaSets are to take pods first when they shrink.
+//! Pod deletion costs: from which nodes `ReplicaSets` are to take pods first when they shrink.
 //!
 //! kube-controller-manager removes the pods with the lowest cost first. The pods of a node that Kerf would like to be rid of cost
 //! less than those of others. So a workload that shrinks empties whole nodes, where it would thin them all, and the pods that are
@@ -11,7 +11,7 @@
 //! | C, dispensable | that consolidation may take | a rank |
 //! | D, kept | all others | none |
 //!
-//! Only pods of ReplicaSets have a cost from Kerf. Where somebody else has given a pod a cost, its ReplicaSet is left alone.
+//! Only pods of `ReplicaSets` have a cost from Kerf. Where somebody else has given a pod a cost, its `ReplicaSet` is left alone.
 
 mod ranks;
 
@@ -43,7 +43,7 @@ pub const MOST_NODES: usize = 50;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranking {
     pub nodes: Vec<Ranked>,
-    /// Pods that are not on a managed node, or whose ReplicaSet is no longer Kerf's business.
+    /// Pods that are not on a managed node, or whose `ReplicaSet` is no longer Kerf's business.
     pub others: Vec<Wish>,
 }
 
@@ -69,7 +69,7 @@ pub enum Group {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
     Blocked(Blocked),
-    /// No ReplicaSet will take this pod away: a scale-down does not empty its node.
+    /// No `ReplicaSet` will take this pod away: a scale-down does not empty its node.
     Pinned {
         pod: String,
     },
@@ -152,7 +152,7 @@ impl Ranking {
     }
 }
 
-/// ReplicaSets, by uid, of which somebody else has given a pod a cost. The order in which their pods go is that one's business, and
+/// `ReplicaSets`, by uid, of which somebody else has given a pod a cost. The order in which their pods go is that one's business, and
 /// a cost from Kerf on the others would turn it round.
 fn left_alone(snapshot: &Snapshot) -> BTreeSet<&str> {
     let bound = snapshot.nodes.iter().flat_map(|node| &node.pods);
@@ -230,7 +230,7 @@ fn consolidates(pool: &Pool) -> bool {
     pool.disruption.policy != ConsolidationPolicy::WhenEmpty
 }
 
-/// Whether the node is not empty as long as the pod is there, whatever ReplicaSets do. A Job's pod ends by itself, and what belongs to
+/// Whether the node is not empty as long as the pod is there, whatever `ReplicaSets` do. A Job's pod ends by itself, and what belongs to
 /// the cluster does not count.
 fn pins(pod: &Pod) -> bool {
     const OF_THE_CLUSTER: &str = "kube-system";

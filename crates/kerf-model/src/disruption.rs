@@ -58,7 +58,7 @@ pub struct PodDisruption {
     pub deletion_cost: DeletionCost,
 }
 
-/// The annotation `controller.kubernetes.io/pod-deletion-cost` of a pod: of the pods of a ReplicaSet that shrinks, those with the
+/// The annotation `controller.kubernetes.io/pod-deletion-cost` of a pod: of the pods of a `ReplicaSet` that shrinks, those with the
 /// least go first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionCost {

@@ -202,7 +202,7 @@ impl Pod {
         self.owners.iter().find(|owner| owner.controller)
     }
 
-    /// The ReplicaSet that controls it.
+    /// The `ReplicaSet` that controls it.
     pub fn replica_set(&self) -> Option<&Owner> {
         self.controller().filter(|owner| owner.is("apps/v1", "ReplicaSet"))
     }

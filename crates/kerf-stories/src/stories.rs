@@ -375,7 +375,7 @@ pub mod settings {
         gated(FeatureGates { capacity_buffer: true, ..FeatureGates::default() })
     }
 
-    /// ReplicaSets that shrink are told what to remove first.
+    /// `ReplicaSets` that shrink are told what to remove first.
     pub fn costing() -> Settings {
         gated(FeatureGates { pod_deletion_cost_management: true, ..FeatureGates::default() })
     }

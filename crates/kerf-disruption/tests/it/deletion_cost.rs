@@ -1,4 +1,4 @@
-//! From which nodes ReplicaSets are to take pods first.
+//! From which nodes `ReplicaSets` are to take pods first.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,12 +34,12 @@ fn with_cost(deletion_cost: DeletionCost) -> PodDisruption {
     PodDisruption { deletion_cost, ..PodDisruption::movable() }
 }
 
-/// Runs a pod of a ReplicaSet.
+/// Runs a pod of a `ReplicaSet`.
 fn replica(place: Place, name: &str, set: &str, cost: DeletionCost) -> Place {
     place.with_pod(&owned_by(name, "apps/v1", "ReplicaSet", set), with_cost(cost))
 }
 
-/// A node with one pod of the ReplicaSet `web`.
+/// A node with one pod of the `ReplicaSet` `web`.
 fn with_one(name: &str) -> Place {
     replica(place(name, 4), &format!("{name}-0"), "web", NONE)
 }

@@ -1,4 +1,4 @@
-//! Pods that ReplicaSets are to remove first.
+//! Pods that `ReplicaSets` are to remove first.
 
 use std::{collections::BTreeSet, time::Duration};
 

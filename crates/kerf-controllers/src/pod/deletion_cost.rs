@@ -46,12 +46,12 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_mins(5);
 pub(crate) struct Wishes(Arc<Mutex<BTreeMap<Key, Wish>>>);
 
 impl Wishes {
-    fn put(&self, wish: Wish, queue: &Queue<String>) {
+    fn put(&self, wish: &Wish, queue: &Queue<String>) {
         let key = Key::namespaced(&wish.namespace, &wish.name);
         let name = key.to_string();
         let known = self.lock().insert(key, wish.clone());
         // One that could not be written comes back by itself, a little later each time.
-        if known.as_ref() != Some(&wish) {
+        if known.as_ref() != Some(wish) {
             queue.add(name);
         }
     }
@@ -131,7 +131,7 @@ impl DeletionCosts {
         let ranking = compute(|| rank(&taken.snapshot));
         context.metrics.deletion_costs.waiting(ranking.waiting());
         for wish in ranking.due() {
-            self.wishes.put(wish.clone(), &self.queue);
+            self.wishes.put(wish, &self.queue);
         }
         Ok(Some((changes, now)))
     }
@@ -157,7 +157,7 @@ impl DeletionCosts {
                 "taking back the deletion costs that Kerf has written: the feature gate is off"
             );
         }
-        for wish in marked {
+        for wish in &marked {
             self.wishes.put(wish, &self.queue);
         }
     }
@@ -287,8 +287,8 @@ mod tests {
             cost: Some(cost),
         };
         let key = Key::namespaced("d", "p");
-        wishes.put(wish(-1), &queue);
-        wishes.put(wish(-2), &queue);
+        wishes.put(&wish(-1), &queue);
+        wishes.put(&wish(-2), &queue);
         assert_eq!(wishes.of(&key), Some(wish(-2)));
         // A write of the first, which ends late, leaves the second to be written.
         wishes.settle(&key, &wish(-1));

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
 use kerf_api::{
-    NodePool,
+    GoDuration, NodePool,
     labels::{self, LabelRules},
 };
 use kerf_model::{
@@ -121,6 +121,11 @@ pub fn pool_view(
         limits: Resources::from_api(&pool.spec.limits)
             .map_err(|source| Unreadable::Limits { pool: pool.name_any(), source })?,
         instance_types,
+        termination_grace_period: template
+            .spec
+            .termination_grace_period
+            .as_ref()
+            .map(GoDuration::as_duration),
         ..Pool::default()
     })
 }

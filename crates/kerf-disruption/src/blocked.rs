@@ -13,7 +13,9 @@ use kerf_model::{
 
 use kerf_scheduler::Refusal;
 
-use crate::{budgets::Allowance, static_capacity::Held};
+use crate::{
+    budgets::Allowance, setback::PoolRest, static_capacity::Held, terminate_first::NotNow,
+};
 
 /// Why a node is not disrupted.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +52,8 @@ pub enum Blocked {
     NotStatic,
     /// Its static pool cannot replace it now.
     Static(Held),
+    /// It would have to go before its replacement comes, and not now.
+    NotNow(NotNow),
     ConsolidationDisabled {
         pool: String,
     },
@@ -140,6 +144,8 @@ pub enum Blocked {
     },
     /// Replacing it failed, and another replacement has to wait.
     Setback(Setback),
+    /// Replacing nodes of its pool failed again and again.
+    PoolRests(PoolRest),
     ValidationChurn,
     ValidationBudget,
     ValidationSchedule,
@@ -198,6 +204,7 @@ impl Blocked {
             Self::StaticPool => "static_pool",
             Self::NotStatic => "not_static",
             Self::Static(held) => held.name(),
+            Self::NotNow(why) => why.name(),
             Self::ConsolidationDisabled { .. } | Self::PolicyWhenEmpty { .. } => {
                 "consolidation_disabled"
             }
@@ -224,6 +231,7 @@ impl Blocked {
             Self::Score { .. } => "score",
             Self::Limit { .. } => "limit",
             Self::Setback(_) => "setback",
+            Self::PoolRests(_) => "pool_rests",
             Self::ValidationChurn | Self::ValidationSchedule => "validation_churn",
             Self::ValidationBudget => "validation_budget",
             Self::PromisedSavingsLost { .. } => "promised_savings_lost",
@@ -270,6 +278,8 @@ impl fmt::Display for Blocked {
                 ),
             },
             Self::Static(held) => held.fmt(f),
+            Self::NotNow(why) => why.fmt(f),
+            Self::PoolRests(rest) => rest.fmt(f),
             Self::StaticPool => f.write_str("its NodePool is static and keeps its nodes"),
             Self::NotStatic => f.write_str("its NodePool is not static"),
             Self::ConsolidationDisabled { pool } => {

@@ -155,8 +155,8 @@ pub(crate) const DRIFT: [(&str, CandidateCheck); 2] = [DYNAMIC, DRIFTED];
 
 pub(crate) const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
     DRIFTED,
-    ("its NodePool has room for its replacement", |snapshot, candidate| {
-        static_capacity::room(snapshot, &candidate.pool).map(|_| ())
+    ("its NodePool is ready and has the nodes that it keeps", |snapshot, candidate| {
+        static_capacity::settled(snapshot, &candidate.pool)
     }),
     ("no replacement for it has just failed", |snapshot, candidate| {
         setback::check(&candidate.node, Method::StaticDrift.reason(), snapshot.now)

@@ -6,7 +6,7 @@ use kerf_api::DisruptionReason;
 use kerf_model::{InstanceType, Node, Pod, Pool, Price, disruption::Cost};
 use kerf_scheduler::{Placement, PlannedClaim};
 
-use crate::{balanced::Score, simulation::Outcome};
+use crate::{balanced::Score, simulation::Outcome, terminate_first::GoesFirst};
 
 /// One step of disruption, complete: it is carried out as a whole or not at all.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Command {
     pub savings: Option<Price>,
     /// What the controls were promised; `None` where they have no say.
     pub promise: Option<Promise>,
+    /// The nodes go first, and what takes their place comes after. `None`: what comes, comes first.
+    pub goes_first: Option<GoesFirst>,
     /// How it looks to the pools that weigh moves, by name.
     pub scores: Vec<Score>,
 }
@@ -40,6 +42,7 @@ pub enum Method {
 pub enum Decision {
     Delete,
     Replace,
+    TerminateFirst,
 }
 
 /// A node that passed the checks, with what the choice among such nodes depends on.
@@ -139,6 +142,7 @@ impl Decision {
         match self {
             Self::Delete => "delete",
             Self::Replace => "replace",
+            Self::TerminateFirst => "terminate-first",
         }
     }
 }
@@ -153,6 +157,7 @@ impl Command {
             replacements: Vec::new(),
             placements: Vec::new(),
             promise: None,
+            goes_first: None,
             scores: Vec::new(),
         }
     }
@@ -168,6 +173,21 @@ impl Command {
         }
     }
 
+    /// The node goes, and what comes in its place is launched when it has gone: by its static pool, or for its pods.
+    pub(crate) fn terminating_first(
+        method: Method,
+        candidate: Candidate,
+        goes_first: GoesFirst,
+        placements: Vec<Placement>,
+    ) -> Self {
+        Self {
+            savings: None,
+            goes_first: Some(goes_first),
+            placements,
+            ..Self::removal(method, vec![candidate])
+        }
+    }
+
     /// How many pods would have to move.
     pub fn evictions(&self) -> usize {
         self.candidates.iter().map(|candidate| candidate.pods.len()).sum()
@@ -178,7 +198,11 @@ impl Command {
     }
 
     pub fn decision(&self) -> Decision {
-        if self.replacements.is_empty() { Decision::Delete } else { Decision::Replace }
+        match (&self.goes_first, self.replacements.is_empty()) {
+            (Some(_), _) => Decision::TerminateFirst,
+            (None, true) => Decision::Delete,
+            (None, false) => Decision::Replace,
+        }
     }
 }
 

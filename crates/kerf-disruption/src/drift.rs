@@ -10,8 +10,10 @@ use crate::{
     command::{Candidate, Command, Method},
     pass::{Look, afford},
     search::first_found,
-    setback,
-    simulation::{Outcome, Simulation},
+    setback::{self, Rests},
+    settings::Settings,
+    simulation::Simulation,
+    terminate_first::{Because, goes_first, reservation},
 };
 
 const METHOD: Method = Method::Drift;
@@ -48,29 +50,68 @@ pub(crate) fn look(look: &mut Look<'_>) {
     look.found.complete &= affordable.len() <= look.settings.looks_per_pass;
     affordable.truncate(look.settings.looks_per_pass);
 
-    let simulation = Simulation::of_drift(snapshot, look.settings);
+    let ways = Ways::new(snapshot, look.settings);
+    let rests = &look.found.drift_rests;
     let (in_vain, found) = first_found(look.settings.threads, &affordable, |candidate| {
-        replace(snapshot, &simulation, candidate)
+        replace(snapshot, &ways, rests, candidate)
     });
     for (candidate, why) in affordable.iter().zip(in_vain) {
         look.memory.round(METHOD).looked_at(&candidate.node.name);
         look.refuse(candidate, METHOD, why);
     }
-    if let Some((at, outcome)) = found {
-        let candidate = affordable.swap_remove(at);
-        look.found.commands.push(Command::replacing(METHOD, candidate, outcome));
+    look.found.commands.extend(found.map(|(_, command)| command));
+}
+
+/// The worlds in which a drifted node is replaced.
+#[derive(Debug)]
+pub(crate) struct Ways<'e> {
+    /// What comes, comes first.
+    pub(crate) beside: Simulation<'e>,
+    /// The node goes first. `None`: none may.
+    first: Option<Simulation<'e>>,
+}
+
+impl<'e> Ways<'e> {
+    pub(crate) fn new(snapshot: &'e Snapshot, settings: &Settings) -> Self {
+        let first = settings.terminate_first_drift;
+        Self {
+            beside: Simulation::of_drift(snapshot, settings),
+            first: first.then(|| Simulation::of_terminate_first(snapshot, settings)),
+        }
+    }
+
+    pub(crate) fn may_terminate_first(&self) -> bool {
+        self.first.is_some()
     }
 }
 
-/// The world without the node, unless it takes a new one and the last new one has just failed.
+/// The world without the node, unless it takes a new one and the last new ones have just failed.
 pub(crate) fn replace(
     snapshot: &Snapshot,
-    simulation: &Simulation<'_>,
+    ways: &Ways<'_>,
+    rests: &Rests,
     candidate: &Candidate,
-) -> Result<Outcome, Blocked> {
-    let outcome = simulation.without(&[candidate])?;
-    if !outcome.claims.is_empty() {
-        setback::check(&candidate.node, METHOD.reason(), snapshot.now)?;
-    }
-    Ok(outcome)
+) -> Result<Command, Blocked> {
+    let nowhere = match ways.beside.without(&[candidate]) {
+        Ok(outcome) => {
+            if !outcome.claims.is_empty() {
+                setback::check(&candidate.node, METHOD.reason(), snapshot.now)?;
+                setback::awake(rests, &candidate.pool)?;
+            }
+            return Ok(Command::replacing(METHOD, candidate.clone(), outcome));
+        }
+        Err(nowhere) => nowhere,
+    };
+    let held = ways.first.as_ref().zip(reservation(snapshot, candidate));
+    let Some((first, held)) = held else { return Err(nowhere) };
+    // Its pods fit into the slot that it gives back, and would not be bought anything else.
+    let outcome = match first.refilled(candidate, &held) {
+        Ok(outcome) => outcome,
+        Err(Blocked::NotNow(why)) => return Err(Blocked::NotNow(why)),
+        Err(_) => return Err(nowhere),
+    };
+    setback::awake(rests, &candidate.pool)?;
+    let goes_first = goes_first(snapshot, candidate, Because::NoReservedCapacity)?;
+    let placements = outcome.placements;
+    Ok(Command::terminating_first(METHOD, candidate.clone(), goes_first, placements))
 }

@@ -20,10 +20,11 @@ use crate::{
     command::{Candidate, Command, Method},
     consolidation::Consolidation,
     controls::{self, Bound},
+    drift::Ways,
     methods::Alone,
     pass::{afford, graceful},
+    setback::{self, PoolRest, Rests},
     settings::Settings,
-    simulation::Simulation,
 };
 
 /// Explains the nodes and pools of one snapshot.
@@ -32,7 +33,9 @@ pub struct Explainer<'e> {
     pub(crate) snapshot: &'e Snapshot,
     static_capacity: bool,
     pub(crate) consolidation: Consolidation<'e>,
-    pub(crate) drift: Simulation<'e>,
+    pub(crate) drift: Ways<'e>,
+    /// Pools whose drifted nodes are not replaced for a while.
+    pub(crate) rests: Rests,
     allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
 }
 
@@ -106,6 +109,8 @@ pub struct PoolExplanation {
     pub controls: ChurnControls,
     pub allowances: Vec<(DisruptionReason, Allowance)>,
     pub budgets: Vec<BudgetExplanation>,
+    /// Its drifted nodes are not replaced for a while.
+    pub drift_rests: Option<PoolRest>,
     /// By name.
     pub nodes: Vec<NodeVerdict>,
 }
@@ -135,7 +140,8 @@ impl<'e> Explainer<'e> {
             snapshot,
             static_capacity: settings.static_capacity,
             consolidation: Consolidation::new(snapshot, settings, &graceful(snapshot), Vec::new()),
-            drift: Simulation::of_drift(snapshot, settings),
+            drift: Ways::new(snapshot, settings),
+            rests: setback::rests(snapshot, DisruptionReason::Drifted),
             allowances: Method::reasons().into_iter().map(of_reason).collect(),
         }
     }
@@ -198,6 +204,7 @@ impl<'e> Explainer<'e> {
                     is_active: budgets::is_active(budget, self.snapshot.now),
                 })
                 .collect(),
+            drift_rests: self.rests.get(name).cloned(),
             nodes,
         })
     }

@@ -5,6 +5,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
+use kerf_api::DisruptionReason;
 use kerf_model::{InstanceType, Snapshot};
 use rustc_hash::FxHasher;
 
@@ -58,10 +59,13 @@ impl Fingerprint {
                 text,
                 "{of_pool:?}{:?}{:?}{of_rules:?}",
                 pool.taints,
-                (&pool.limits, &pool.launching, pool.idle.is_some())
+                (&pool.limits, &pool.launching, pool.idle.is_some(), pool.termination_grace_period)
             );
             text.hash(&mut hasher);
             pool.instance_types.iter().for_each(|one| hash_type(one, &mut hasher));
+        }
+        for pool in setback::rests(snapshot, DisruptionReason::Drifted).into_keys() {
+            pool.hash(&mut hasher);
         }
         for (pool, allowance) in allowances {
             (pool, allowance.allowed, allowance.disrupting).hash(&mut hasher);

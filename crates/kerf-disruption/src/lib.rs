@@ -32,6 +32,7 @@ mod settings;
 mod simulation;
 mod single_node;
 pub mod static_capacity;
+pub mod terminate_first;
 mod trials;
 mod validation;
 

@@ -12,6 +12,7 @@ use crate::{
     explain::Explainer,
     multi_node,
     pass::Look,
+    setback,
     settings::Settings,
     simulation::Simulation,
     single_node, static_capacity,
@@ -128,7 +129,9 @@ const STATIC_DRIFT: Row = Row {
     second_look: None,
     alone: Some(Alone {
         verdict: |explainer, candidate| {
-            Ok(static_capacity::replace(explainer.snapshot, candidate.clone()))
+            setback::awake(&explainer.rests, &candidate.pool)?;
+            let first = explainer.drift.may_terminate_first();
+            static_capacity::verdict(explainer.snapshot, first, candidate)
         },
         simulation: |_, _| None,
         weighs_prices: false,
@@ -149,10 +152,9 @@ const DRIFT: Row = Row {
     second_look: None,
     alone: Some(Alone {
         verdict: |explainer, candidate| {
-            let outcome = drift::replace(explainer.snapshot, &explainer.drift, candidate)?;
-            Ok(Command::replacing(Method::Drift, candidate.clone(), outcome))
+            drift::replace(explainer.snapshot, &explainer.drift, &explainer.rests, candidate)
         },
-        simulation: |explainer, _| Some(&explainer.drift),
+        simulation: |explainer, _| Some(&explainer.drift.beside),
         weighs_prices: false,
     }),
 };

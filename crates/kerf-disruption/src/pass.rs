@@ -14,6 +14,7 @@ use crate::{
     memory::Memory,
     methods::Shared,
     seats::seated,
+    setback::{self, Rests},
     settings::Settings,
 };
 
@@ -28,6 +29,8 @@ pub struct Pass {
     pub eligible: BTreeMap<Method, usize>,
     /// For every pool and every reason that was asked for.
     pub allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
+    /// Pools whose drifted nodes are not replaced for a while.
+    pub drift_rests: Rests,
     /// What is wrong with the budgets of pools, of which nothing is disrupted for that reason.
     pub unreadable_budgets: BTreeMap<String, BudgetError>,
     /// What spoke against merging nodes where nothing was found to merge: the savings threshold, the price factor and the
@@ -75,6 +78,7 @@ pub fn pass_with(
     for reason in Method::reasons() {
         found.allowances.insert(reason, budgets::allowances(snapshot, reason));
     }
+    found.drift_rests = setback::rests(snapshot, DisruptionReason::Drifted);
     found.unreadable_budgets = budgets::unreadable(snapshot);
     let allowances = found.allowances.values().flatten();
     let fingerprint = Fingerprint::of(snapshot, allowances);

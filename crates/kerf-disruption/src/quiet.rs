@@ -18,7 +18,8 @@ pub fn quiet_until(snapshot: &Snapshot, pass: &Pass) -> Option<Timestamp> {
     let nodes = || snapshot.nodes.iter();
     let rests = nodes().filter_map(|node| snapshot.grace_until(node));
     let safe = nodes().flat_map(|node| safe_until(snapshot, node));
-    turns.chain(rests).chain(safe).filter(|time| *time > now).chain([stale]).min()
+    let woken = pass.drift_rests.values().filter_map(|rest| rest.until);
+    turns.chain(rests).chain(safe).chain(woken).filter(|time| *time > now).chain([stale]).min()
 }
 
 /// When pods that were planned onto the node have come, when the protection of those on it ends, and when it is tried again

@@ -12,6 +12,8 @@ pub struct Settings {
     pub spot_to_spot: bool,
     /// Are pools with `replicas` looked after?
     pub static_capacity: bool,
+    /// May a drifted node go first where nothing can be launched beside it?
+    pub terminate_first_drift: bool,
     /// On how many threads disruptions are tried out. What is decided does not depend on it.
     pub threads: NonZero<usize>,
     /// How many nodes one pass looks at before it leaves the rest to the next. Counted and not timed, so that the same
@@ -25,6 +27,7 @@ impl Default for Settings {
             scheduling: Options::default(),
             spot_to_spot: false,
             static_capacity: true,
+            terminate_first_drift: false,
             threads: thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
             looks_per_pass: 2_000,
         }

@@ -1,12 +1,16 @@
 //! Simulating a disruption: where would the pods go?
 
-use kerf_model::{Price, Snapshot};
-use kerf_scheduler::{Leaving, Options, Placement, Plan, PlannedClaim, Prober, Stop, Stopped};
+use kerf_model::{Pod, Price, ReservationId, Snapshot};
+use kerf_scheduler::{
+    Leaving, Options, Origin, Placement, Plan, PlannedClaim, PodFailure, Prober, Refusal,
+    ReservedMode, Stop, Stopped,
+};
 
 use crate::{
     blocked::{Blocked, Homeless},
     command::Candidate,
     settings::Settings,
+    terminate_first::NotNow,
 };
 
 /// Answers what would happen without some nodes, for one snapshot. Shared between threads.
@@ -43,6 +47,38 @@ impl<'e> Simulation<'e> {
         Self { prober: Prober::new(snapshot, &options), spares_buffers: false }
     }
 
+    /// As the provisioner will see it when the node has gone: pods that do not fit into reservations with room wait for them, and
+    /// are bought nothing else meanwhile.
+    pub(crate) fn of_terminate_first(snapshot: &'e Snapshot, settings: &Settings) -> Self {
+        let reserved = match settings.scheduling.reserved {
+            ReservedMode::Off => ReservedMode::Off,
+            ReservedMode::Fallback | ReservedMode::Strict => ReservedMode::Strict,
+        };
+        let options = Options { honor_settling: false, reserved, ..settings.scheduling.clone() };
+        Self { prober: Prober::new(snapshot, &options), spares_buffers: false }
+    }
+
+    /// The world in which the node has given back its slot of the reservation.
+    pub(crate) fn refilled(
+        &self,
+        candidate: &Candidate,
+        reservation: &ReservationId,
+    ) -> Result<Outcome, Blocked> {
+        let (node, pods) = (candidate.index, &candidate.moving[..]);
+        let leaving = [Leaving { node, pods, frees: Some(reservation) }];
+        let plan = self.prober.probe(&leaving, &Stop::default());
+        // A launch for them may have failed just now, and would again: a second node must not go for it.
+        let own = |pod: &Pod| candidate.node.pods.iter().any(|own| own.uid == pod.uid);
+        let new = plan.claims.iter().filter(|claim| claim.pool.name == candidate.pool);
+        let bought_for_others = new.flat_map(|claim| &claim.pods).any(|pod| !own(pod));
+        let waits = |failure: &PodFailure| failure.refusal == Refusal::WaitsForReservation;
+        let mut pending = plan.failures.iter().filter(|one| one.origin == Origin::Pending);
+        if bought_for_others || pending.any(waits) {
+            return Err(Blocked::NotNow(NotNow::PodsWait));
+        }
+        self.outcome(plan)
+    }
+
     /// The world without these nodes, however many new ones that takes.
     pub(crate) fn without(&self, candidates: &[&Candidate]) -> Result<Outcome, Blocked> {
         self.probe(candidates, &Stop::default())
@@ -58,7 +94,11 @@ impl<'e> Simulation<'e> {
     pub(crate) fn plan(&self, candidates: &[&Candidate], stop: &Stop) -> Plan {
         let leaving: Vec<_> = candidates
             .iter()
-            .map(|candidate| Leaving { node: candidate.index, pods: &candidate.moving })
+            .map(|candidate| Leaving {
+                node: candidate.index,
+                pods: &candidate.moving,
+                frees: None,
+            })
             .collect();
         self.prober.probe(&leaving, stop)
     }
@@ -78,6 +118,10 @@ impl<'e> Simulation<'e> {
             }
             None => {}
         }
+        self.outcome(plan)
+    }
+
+    fn outcome(&self, plan: Plan) -> Result<Outcome, Blocked> {
         let of_buffers = plan.buffers.failures.iter().filter(|_| self.spares_buffers);
         let homeless: Vec<_> = plan
             .losses()

@@ -1,7 +1,11 @@
 //! Pools that keep a fixed number of nodes: how many to create or to remove, which ones go, and how many drifted ones can
 //! be replaced.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+mod staging;
+
+pub use staging::Staging;
+
+use std::{cmp::Reverse, collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use kerf_model::{
@@ -15,6 +19,8 @@ use crate::{
     command::{Candidate, Command, Method, Replacement},
     controls::Lifetime,
     pass::{Look, spend},
+    setback,
+    terminate_first::GoesFirst,
 };
 
 const METHOD: Method = Method::StaticDrift;
@@ -99,9 +105,19 @@ pub enum Held {
     )]
     GrowsFirst { active: u64, replicas: u64 },
     #[error(
-        "its NodePool has {nodes} nodes, including those that are being launched or deleted, and limits.nodes is {limit}"
+        "static NodePool is at its node limit and cannot stage a replacement (nodes={nodes}, including those that are being launched or \
+         deleted, limits.nodes={limit})"
     )]
     NoHeadroom { nodes: u64, limit: u64 },
+    #[error(
+        "static NodePool's capacity reservations are full and cannot stage a replacement (it holds no slot of the {offered} that are \
+         offered)"
+    )]
+    ReservationsFull { offered: usize },
+    #[error(
+        "no instance type of its NodePool has an offering that meets spec.template.spec.requirements: nothing could take its place"
+    )]
+    NoOffering,
 }
 
 impl Held {
@@ -112,11 +128,14 @@ impl Held {
             Self::ShrinksFirst { .. } => "static_replica_excess",
             Self::GrowsFirst { .. } => "static_replica_shortage",
             Self::NoHeadroom { .. } => "static_node_limit",
+            Self::ReservationsFull { .. } => "static_reservations_full",
+            Self::NoOffering => "static_no_offering",
         }
     }
 }
 
-/// Each drifted node that budget and limit allow, the oldest drift first, and one more of the pool's template in its place.
+/// Each drifted node that budget and limit allow, the oldest drift first, and one more of the pool's template in its place. Where
+/// no replacement can be launched beside them, one node goes first: one that gives back what its successor needs.
 ///
 /// Nothing is tried out: the pool keeps as many nodes as it had, and its pods find room on what is alike.
 pub(crate) fn look(look: &mut Look<'_>) {
@@ -134,17 +153,21 @@ pub(crate) fn look(look: &mut Look<'_>) {
     look.found.eligible.insert(METHOD, by_pool.values().map(Vec::len).sum());
     let mut allowances = look.allowances(METHOD);
     for (pool, mut drifted) in by_pool {
-        let since = |candidate: &Candidate| candidate.node.disruption.drifted_since;
-        drifted.sort_by_cached_key(|one| (since(one), one.node.name.clone()));
-        let mut room = room(snapshot, pool).unwrap_or_default();
+        let mut staging =
+            Staging::of(snapshot, &snapshot.pools[pool], look.settings.terminate_first_drift);
+        drifted.sort_by_cached_key(|one| {
+            let holds = staging.holds_what_is_wanted(snapshot, one);
+            (Reverse(holds), one.node.disruption.drifted_since, one.node.name.clone())
+        });
         for candidate in drifted {
             let allowed = check(snapshot, &candidate, METHOD)
-                .and_then(|()| if room > 0 { Ok(()) } else { Err(no_headroom(snapshot, pool)) })
-                .and_then(|()| spend(&mut allowances, &candidate, METHOD));
+                .and_then(|()| setback::awake(&look.found.drift_rests, pool))
+                .and_then(|()| staging.stage(snapshot, &candidate))
+                .and_then(|way| spend(&mut allowances, &candidate, METHOD).map(|()| way));
             match allowed {
-                Ok(()) => {
-                    room -= 1;
-                    look.found.commands.push(replace(snapshot, candidate));
+                Ok(way) => {
+                    staging.use_up(way);
+                    look.found.commands.push(replace(snapshot, candidate, way));
                 }
                 Err(why) => look.refuse(&candidate, METHOD, why),
             }
@@ -152,8 +175,22 @@ pub(crate) fn look(look: &mut Look<'_>) {
     }
 }
 
-/// One more of the pool's template in the place of the node.
-pub(crate) fn replace(snapshot: &Snapshot, candidate: Candidate) -> Command {
+/// What would be done with the drifted node if it were the only one.
+pub(crate) fn verdict(
+    snapshot: &Snapshot,
+    terminate_first: bool,
+    candidate: &Candidate,
+) -> Result<Command, Blocked> {
+    let staging = Staging::of(snapshot, &snapshot.pools[&candidate.pool], terminate_first);
+    let way = staging.stage(snapshot, candidate)?;
+    Ok(replace(snapshot, candidate.clone(), way))
+}
+
+/// One more of the pool's template in the place of the node, before it goes or after.
+fn replace(snapshot: &Snapshot, candidate: Candidate, way: Option<GoesFirst>) -> Command {
+    if let Some(first) = way {
+        return Command::terminating_first(METHOD, candidate, first, Vec::new());
+    }
     let pool = Arc::clone(&snapshot.pools[&candidate.pool]);
     Command {
         // The provider picks, among all that the template allows.
@@ -163,10 +200,13 @@ pub(crate) fn replace(snapshot: &Snapshot, candidate: Candidate) -> Command {
     }
 }
 
-/// How many nodes of the pool can be replaced now.
-pub(crate) fn room(snapshot: &Snapshot, pool: &str) -> Result<u64, Blocked> {
+/// Whether the pool is so that its nodes may be replaced, in whatever order they come and go.
+pub(crate) fn settled(snapshot: &Snapshot, pool: &str) -> Result<(), Blocked> {
     let pool = snapshot.pools.get(pool).and_then(|pool| pool.static_pool);
-    headroom(&pool.ok_or(Blocked::NotStatic)?).map_err(Blocked::Static)
+    match headroom(&pool.ok_or(Blocked::NotStatic)?) {
+        Ok(_) | Err(Held::NoHeadroom { .. }) => Ok(()),
+        Err(held) => Err(Blocked::Static(held)),
+    }
 }
 
 /// How many nodes of the pool can be replaced at once. Each replacement comes first, so it takes up room under the limit
@@ -184,11 +224,6 @@ fn headroom(pool: &StaticPool) -> Result<u64, Held> {
         (Resize::Grow, _) => Err(Held::GrowsFirst { active, replicas }),
         (Resize::Keep, room) => Ok(room),
     }
-}
-
-fn no_headroom(snapshot: &Snapshot, pool: &str) -> Blocked {
-    let pool = snapshot.pools.get(pool).and_then(|pool| pool.static_pool);
-    pool.map_or(Blocked::NotStatic, |pool| Blocked::Static(full(&pool)))
 }
 
 fn full(pool: &StaticPool) -> Held {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kerf_api::conditions::{Conditioned, READY};
@@ -71,6 +72,8 @@ pub struct Pool {
     /// Why it launches nothing for pods, if that is so.
     pub idle: Option<Idle>,
     pub disruption: PoolDisruption,
+    /// How long the drain of a node may take that is launched now.
+    pub termination_grace_period: Option<Duration>,
     /// With `replicas` a pool is static.
     pub static_pool: Option<StaticPool>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kerf_model::{Price, Snapshot};
+use kerf_model::{Price, ReservationId, Snapshot};
 
 use crate::engine::Engine;
 use crate::options::Options;
@@ -26,6 +26,8 @@ pub struct Leaving<'a> {
     pub node: usize,
     /// Positions in the node's pods, of those that must find another place. The node's other pods go with it.
     pub pods: &'a [usize],
+    /// The reservation that has one more slot without it: where it goes before anything comes in its place.
+    pub frees: Option<&'a ReservationId>,
 }
 
 /// When there is no point in going on. The default is to find out everything.

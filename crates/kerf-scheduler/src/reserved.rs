@@ -1,9 +1,10 @@
 //! Capacity reservations: how many instances each has left within a run.
 
+use kerf_model::ReservationId;
 use rustc_hash::FxHashMap;
 
 use crate::algebra::id;
-use crate::template::{ReservationId, Template};
+use crate::template::Template;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReservationManager {
@@ -46,6 +47,14 @@ impl ReservationManager {
     /// Whether it had room when the run began: what is taken now may be given back within the run.
     pub(crate) fn had_room(&self, reservation: u32) -> bool {
         self.capacity[reservation as usize] > 0
+    }
+
+    /// One more slot, as if it had been there from the beginning. A reservation that no offering names gets none: what is gone
+    /// does not come back because a node of it goes.
+    pub(crate) fn credit(&mut self, reservation: &ReservationId) {
+        let Some(at) = self.id(reservation) else { return };
+        self.capacity[at as usize] += 1;
+        self.left[at as usize] += 1;
     }
 
     /// Whether a claim that holds `held` may (go on to) hold this one.
@@ -123,6 +132,21 @@ mod tests {
             }
             assert_eq!(reservations.left, expect, "{what}");
         }
+    }
+
+    #[test]
+    fn a_credit_is_one_more_slot_of_a_known_reservation() {
+        let mut reservations = reservations(&[0, 2]);
+        assert!(!reservations.had_room(0) && !reservations.can_hold(0, &[]));
+        reservations.credit(&ReservationId::Named("r-0".to_owned()));
+        reservations.credit(&ReservationId::Named("unknown".to_owned()));
+        assert_eq!(
+            (&reservations.left[..], &reservations.capacity[..]),
+            (&[1, 2][..], &[1, 2][..])
+        );
+        assert!(reservations.had_room(0) && reservations.can_hold(0, &[]));
+        reservations.exchange(&[], &[0]);
+        assert!(!reservations.can_hold(0, &[]));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kerf_model::pod::HostPort;
-use kerf_model::{InstanceType, Pool, Price, Requirements};
+use kerf_model::{InstanceType, Pool, Price, ReservationId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::algebra::{Algebra, Key, Rule, SetId};
@@ -60,15 +60,6 @@ pub(crate) struct ReservedOffering {
     pub(crate) set: SetId,
     pub(crate) id: ReservationId,
     pub(crate) capacity: u32,
-}
-
-/// Which reservation an offering draws from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ReservationId {
-    /// As the provider's label names it; several offerings may share it.
-    Named(String),
-    /// A provider without such a label: every offering of a type is a reservation of its own.
-    Offering { instance_type: String, requirements: Requirements },
 }
 
 /// Rows by how much room they have of one resource.
@@ -160,14 +151,7 @@ impl Template {
                         offerings.push((crate::algebra::id(shape), offering.price));
                     }
                     if offering.is_reserved() {
-                        let named = offering.reservation_id(algebra.labels());
-                        let id = named.map_or_else(
-                            || ReservationId::Offering {
-                                instance_type: instance_type.name().to_owned(),
-                                requirements: offering.requirements.clone(),
-                            },
-                            |id| ReservationId::Named(id.to_owned()),
-                        );
+                        let id = ReservationId::of(offering, instance_type, algebra.labels());
                         template.reserved.push(ReservedOffering {
                             row: crate::algebra::id(row),
                             set,

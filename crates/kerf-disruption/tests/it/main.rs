@@ -21,4 +21,5 @@ mod properties;
 mod quiet;
 mod replacing;
 mod setbacks;
+mod terminate_first;
 mod turns;

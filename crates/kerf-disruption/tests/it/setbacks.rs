@@ -66,3 +66,82 @@ fn the_others_merge_without_it() {
     let commands = decided(&snapshot(vec![pool("default")], places));
     assert_eq!(commands, ["MultiNode a b -> fake-it-6"]);
 }
+
+/// Drifted nodes whose replacements failed so many minutes ago, once each.
+fn failed(minutes: &[u64]) -> Vec<Place> {
+    let failed = minutes.iter().enumerate().map(|(at, minutes)| {
+        let place = place(&format!("failed-{at}"), 2).runs(&format!("p{at}"), "1800m");
+        drifted(place, 60).set(|node| {
+            let then = crate::places::ago(*minutes);
+            node.disruption.setback = Some(set_back(None, Drifted, "it is gone".to_owned(), then));
+        })
+    });
+    failed.collect()
+}
+
+#[test]
+fn a_pool_rests_when_several_of_its_nodes_could_not_be_replaced() {
+    for (what, failures, minutes) in [
+        ("two", &[0, 0][..], None),
+        ("three", &[0, 0, 0], Some(1)),
+        ("three, and the rest is over", &[1, 1, 1], None),
+        ("four", &[0, 0, 0, 0], Some(2)),
+        ("four, one of them an hour ago", &[0, 0, 0, 61], Some(1)),
+        ("five, the last three minutes ago", &[50, 40, 30, 20, 3], Some(1)),
+        ("many", &[9; 12], Some(1)),
+        ("as many as there may be", &[0; 40], Some(10)),
+    ] {
+        let mut places = failed(failures);
+        places.push(drifted(place("other", 2).runs("q", "1800m"), 10));
+        let snapshot = snapshot(vec![pool("default")], places);
+        let pass = first_pass(&snapshot);
+        let until = minutes.map(|it| crate::places::now() + Duration::from_mins(it));
+        let rest = pass.drift_rests.get("default").and_then(|rest| rest.until);
+        assert_eq!(rest, until, "{what}");
+        assert_eq!(pass.commands.is_empty(), until.is_some(), "{what}");
+        if let Some(until) = until {
+            let why = &why(&pass, "other")[0];
+            assert!(
+                why.ends_with(&format!("because it is gone; no other is tried before {until}")),
+                "{why}"
+            );
+        }
+    }
+}
+
+/// Otherwise all would be tried at once whenever a rest is over.
+#[test]
+fn after_a_rest_one_node_is_tried_at_a_time() {
+    let mut places = failed(&[5, 5, 5]);
+    let world = |places: &[Place]| snapshot(vec![pool("default")], places.to_vec());
+    let tried = first_pass(&world(&places)).commands[0].candidates[0].node.name.clone();
+    let at = places.iter().position(|place| place.node.name == tried).expect("one of them");
+    places[at].in_queue = true;
+    let pass = first_pass(&world(&places));
+    assert!(pass.commands.is_empty() && pass.drift_rests["default"].until.is_none());
+    let other = places.iter().find(|place| !place.in_queue).expect("another");
+    let why = &why(&pass, &other.node.name)[0];
+    assert!(why.ends_with("no other is tried while one is being tried"), "{why}");
+}
+
+#[test]
+fn a_pool_that_launches_again_does_not_rest_and_others_never_did() {
+    let mut places = failed(&[1, 1, 1, 1]);
+    places.push(drifted(place("other", 2).runs("q", "1800m").pool("other"), 10));
+    let pools = || vec![pool("default"), pool("other")];
+    let pass = first_pass(&snapshot(pools(), places.clone()));
+    assert_eq!(pass.drift_rests.keys().collect::<Vec<_>>(), ["default"]);
+    assert_eq!(pass.commands.iter().map(told).collect::<Vec<_>>(), ["Drift other -> fake-it-1"]);
+    // What takes no new node goes all the same, and that of another reason says nothing.
+    places.truncate(4);
+    places.push(drifted(place("empty", 2), 1));
+    assert_eq!(decided(&snapshot(pools(), places.clone())), ["Drift empty"]);
+    places.truncate(4);
+    let new = place("new", 2).stays().set(|node| {
+        node.disruption.initialized_at = Some(crate::places::now());
+    });
+    places.push(new.runs("r", "1800m"));
+    let awake = first_pass(&snapshot(pools(), places));
+    assert!(awake.drift_rests.is_empty());
+    assert_eq!(awake.commands.len(), 1);
+}

@@ -30,6 +30,9 @@ impl Engine<'_> {
             let index = self.existing.positions[one.node] as usize;
             self.existing.gone.insert(index);
             self.leaving.push(index);
+            if let Some(reservation) = one.frees {
+                self.reservations.credit(reservation);
+            }
         }
         for at in 0..self.leaving.len() {
             self.leave(self.leaving[at]);

@@ -113,7 +113,10 @@ fn real_pods_are_planned_as_if_there_were_no_buffers() {
 fn probed(snapshot: &Snapshot, leaves: usize) -> Plan {
     let pods: Vec<_> = (0..snapshot.nodes[leaves].pods.len()).collect();
     let prober = Prober::new(snapshot, &Options::default());
-    prober.probe(&[kerf_scheduler::Leaving { node: leaves, pods: &pods }], &Stop::default())
+    prober.probe(
+        &[kerf_scheduler::Leaving { node: leaves, pods: &pods, frees: None }],
+        &Stop::default(),
+    )
 }
 
 #[test]

@@ -31,7 +31,11 @@ fn all_leave(snapshot: &Snapshot, nodes: &[usize], stop: Stop) -> Plan {
     let everything: Vec<usize> = (0..100).collect();
     let leaving: Vec<_> = nodes
         .iter()
-        .map(|node| Leaving { node: *node, pods: &everything[..snapshot.nodes[*node].pods.len()] })
+        .map(|node| Leaving {
+            node: *node,
+            pods: &everything[..snapshot.nodes[*node].pods.len()],
+            frees: None,
+        })
         .collect();
     Prober::new(snapshot, &options).probe(&leaving, &stop)
 }
@@ -60,12 +64,12 @@ fn pods_move_to_nodes_with_room_before_new_ones() {
 fn pods_that_are_not_named_go_with_their_node() {
     let snapshot = world(vec![running("a", &["1", "2"]), running("b", &["3"])]);
     let prober = Prober::new(&snapshot, &Options::default());
-    let plan = prober.probe(&[Leaving { node: 0, pods: &[0] }], &Stop::default());
+    let plan = prober.probe(&[Leaving { node: 0, pods: &[0], frees: None }], &Stop::default());
     assert_eq!(plan.placements.len(), 1);
     assert_eq!(plan.placements[0].pods[0].name, "a-0");
     assert!(plan.claims.is_empty());
     // Nothing was changed by the question.
-    let plan = prober.probe(&[Leaving { node: 0, pods: &[1] }], &Stop::default());
+    let plan = prober.probe(&[Leaving { node: 0, pods: &[1], frees: None }], &Stop::default());
     assert_eq!((plan.placements.len(), plan.claims.len()), (0, 1));
 }
 

@@ -89,8 +89,10 @@ fn a_probe_is_a_plan_without_the_nodes() {
         let prober = Prober::new(&snapshot, &options);
         let questions: Vec<_> = (0..6).map(|_| question(&snapshot, &mut dice)).collect();
         let ask = |question: &Vec<(usize, Vec<usize>)>, stop: &Stop| {
-            let leaving: Vec<_> =
-                question.iter().map(|(node, pods)| Leaving { node: *node, pods }).collect();
+            let leaving: Vec<_> = question
+                .iter()
+                .map(|(node, pods)| Leaving { node: *node, pods, frees: None })
+                .collect();
             prober.probe(&leaving, stop)
         };
         let answers: Vec<Plan> = if seed.is_multiple_of(8) {

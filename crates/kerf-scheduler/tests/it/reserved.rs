@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::build::*;
-use kerf_model::labels::{CAPACITY_TYPE, RESERVED, ZONE};
-use kerf_model::{InstanceType, Offering, Pool, Price, Requirement, Requirements};
-use kerf_scheduler::{Options, Plan, ReservedMode, schedule};
+use kerf_model::labels::{CAPACITY_TYPE, NODE_POOL, RESERVED, ZONE};
+use kerf_model::{
+    InstanceType, Node, Offering, Pool, Price, Requirement, Requirements, ReservationId,
+};
+use kerf_scheduler::{Leaving, Options, Plan, Prober, ReservedMode, Stop, schedule};
 
 const ID: &str = "test/reservation";
 
@@ -236,4 +238,58 @@ fn a_full_reservation_is_named_where_it_is_what_is_in_the_way() {
     let snapshot = cluster(vec![flexible], vec![alone().build()]);
     let refusal = refusal(&plan(&snapshot), "web");
     assert!(refusal.contains("minValues"), "{refusal}");
+}
+
+/// A node that holds a slot of reservation `r`, with so many pods that keep apart on it: as many machines are needed for them.
+fn holder(pods: usize) -> Node {
+    let labels = format!("{NODE_POOL}=default {CAPACITY_TYPE}={RESERVED} {ID}=r");
+    let mut holder = node("old", &labels, "cpu=4 memory=8Gi pods=10");
+    holder.pool = Some("default".to_owned());
+    holder.pods = replicas(pods, &alone().running());
+    holder
+}
+
+#[test]
+fn a_slot_that_becomes_free_is_one_more_slot_and_no_other() {
+    let gone = |mut one: Arc<InstanceType>| {
+        let mut offerings = one.offerings().to_vec();
+        for offering in offerings.iter_mut().filter(|offering| offering.is_reserved()) {
+            offering.available = false;
+        }
+        one = Arc::new(InstanceType::new(
+            one.name(),
+            one.requirements().clone(),
+            offerings,
+            one.capacity().clone(),
+            one.overhead().clone(),
+        ));
+        one
+    };
+    let named = |id: &str| ReservationId::Named(id.to_owned());
+    let only = || only_reservations("a", &[("r", 0)]);
+    for (what, pods, machine, freed, homeless) in [
+        ("full", 1, only(), None, 1),
+        ("its own slot", 1, only(), Some(named("r")), 0),
+        ("another slot", 1, only(), Some(named("s")), 1),
+        ("more pods than slots", 2, only(), Some(named("r")), 1),
+        ("beside a slot that is free", 2, only_reservations("a", &[("r", 1)]), Some(named("r")), 0),
+        ("gone, not full", 1, gone(only()), Some(named("r")), 1),
+        // Strict: nothing is bought beside a reservation that has room.
+        ("on-demand beside it", 2, with_reservations("a", &[("r", 0)]), Some(named("r")), 1),
+        ("on-demand beside it, and no credit", 2, with_reservations("a", &[("r", 0)]), None, 0),
+    ] {
+        let pool = reserving("default", 0, vec![machine]);
+        let snapshot = with_nodes(cluster(vec![pool], vec![]), vec![holder(pods)]);
+        let prober = Prober::new(&snapshot, &strict());
+        let every: Vec<usize> = (0..pods).collect();
+        let leaving = [Leaving { node: 0, pods: &every, frees: freed.as_ref() }];
+        let probe =
+            |leaving: &[Leaving<'_>]| prober.probe(leaving, &Stop::default()).losses().count();
+        assert_eq!(probe(&leaving), homeless, "{what}");
+        // What one question assumes is forgotten before the next.
+        let without = [Leaving { node: 0, pods: &every, frees: None }];
+        let before = probe(&without);
+        assert_eq!(probe(&leaving), homeless, "{what}, again");
+        assert_eq!(probe(&without), before, "{what}, and not again");
+    }
 }

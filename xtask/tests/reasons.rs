@@ -27,8 +27,11 @@ const IN_CAMEL_CASE: [&str; 12] = [
 ];
 /// Here only the names of variants: the other texts are AWS's codes.
 const VARIANTS: &str = "kerf-aws-model/src/errors.rs";
-const IN_SNAKE_CASE: [&str; 2] =
-    ["kerf-disruption/src/blocked.rs", "kerf-disruption/src/static_capacity.rs"];
+const IN_SNAKE_CASE: [&str; 3] = [
+    "kerf-disruption/src/blocked.rs",
+    "kerf-disruption/src/static_capacity.rs",
+    "kerf-disruption/src/terminate_first.rs",
+];
 
 /// What else is written in CamelCase.
 const NO_REASONS: [(&str, &str); 8] = [

@@ -278,6 +278,7 @@ impl Settings {
             scheduling: Options { reserved, ..self.scheduling() },
             spot_to_spot: self.gates.spot_to_spot_consolidation,
             static_capacity: self.gates.static_capacity,
+            terminate_first_drift: self.gates.terminate_first_drift,
             ..kerf_disruption::Settings::default()
         }
     }

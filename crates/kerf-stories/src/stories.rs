@@ -61,6 +61,17 @@ macro_rules! stories {
                 virtual_time(repairing):
                     a_node_that_dies_is_replaced;
             }
+            terminate_first_static at static_capacity::terminate_first {
+                alone(terminating_first):
+                    a_pool_at_its_limit_drifts_through,
+                    a_drain_without_an_end_is_not_begun,
+                    a_pool_whose_reservations_are_full_drifts_through,
+                    a_free_slot_is_used_before_a_node_goes;
+                virtual_time(terminating_first):
+                    capacity_is_one_short_for_as_long_as_a_machine_takes,
+                    a_pool_that_is_not_refilled_gives_up_no_other_node,
+                    a_drain_that_would_never_end_is_ended;
+            }
             static_capacity_over_time at static_capacity::over_time {
                 shared(defaults):
                     scaling_drift_and_expiry_at_once;
@@ -176,6 +187,12 @@ macro_rules! stories {
                     pods_that_want_the_only_place_get_it_one_after_the_other;
                 virtual_time(defaults):
                     a_place_is_promised_once_even_before_its_machine_is_there;
+            }
+            terminate_first at reserved::terminate_first {
+                alone(terminating_first):
+                    a_node_in_the_only_slot_goes_first;
+                virtual_time(terminating_first):
+                    a_slot_that_another_consumer_takes_costs_one_node;
             }
             launching at launching {
                 shared(defaults):
@@ -347,6 +364,7 @@ macro_rules! stories {
             setbacks at disruption::setbacks {
                 virtual_time(defaults):
                     a_replacement_that_cannot_be_launched_is_tried_less_and_less_often,
+                    a_pool_whose_nodes_cannot_be_replaced_rests,
                     a_cloud_that_sells_dear_is_not_asked_again_and_again;
             }
         }
@@ -378,6 +396,10 @@ pub mod settings {
     /// `ReplicaSets` that shrink are told what to remove first.
     pub fn costing() -> Settings {
         gated(FeatureGates { pod_deletion_cost_management: true, ..FeatureGates::default() })
+    }
+
+    pub fn terminating_first() -> Settings {
+        gated(FeatureGates { terminate_first_drift: true, ..FeatureGates::default() })
     }
 
     pub fn spot_to_spot() -> Settings {

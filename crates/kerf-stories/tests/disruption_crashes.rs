@@ -12,6 +12,8 @@ use kerf_stories::{
         drift::{from_drifted_to_replaced, from_given_up_to_replaced},
         emptiness::from_empty_to_nothing,
     },
+    chapters::static_capacity::terminate_first::from_drifted_to_drifted_through,
+    stories,
 };
 use kerf_testbed::{EventLog, Fault, Faults, Matching, Testbed, Write};
 
@@ -111,4 +113,45 @@ on_a_bad_day! {
     a_removal_survives_a_bad_day: from_two_nodes_to_one,
     a_replacement_survives_a_bad_day: from_large_to_small,
     a_merger_survives_a_bad_day: from_several_to_one,
+}
+
+macro_rules! play_first {
+    ($faults:expr) => {{
+        let faults: &Faults = $faults;
+        let played = Testbed::in_virtual_time(async {
+            let settings = stories::settings::terminating_first();
+            let world = World::with_mortal_operator(7, settings, faults);
+            from_drifted_to_drifted_through(&world).await;
+            faults.calls()
+        });
+        played.expect("a runtime can be made")
+    }};
+}
+
+/// Between the deadline of a drain and the deletion, for instance. The limit holds at every instant; the story sees to it.
+#[test]
+fn going_first_survives_a_crash() {
+    let calls = play_first!(&Faults::seeded(7));
+    for call in (calls / 3..calls).step_by(3) {
+        let faults = Faults::seeded(7);
+        faults.stop_after(call);
+        play_first!(&faults);
+    }
+}
+
+#[test]
+fn going_first_keeps_the_limit_on_twenty_bad_days() {
+    for seed in 1..=20 {
+        let played = Testbed::in_virtual_time(async {
+            let settings = stories::settings::terminating_first();
+            let world = World::on_testbed(seed, settings).await;
+            let faults = world.faults();
+            faults.at_rate(0.08, Matching::writes(), Fault::Conflict);
+            faults.at_rate(0.05, Matching::any(), Fault::InternalError);
+            let lost = Fault::TimeoutAfter(Duration::from_secs(5));
+            faults.at_rate(0.03, Matching::writes(), lost);
+            from_drifted_to_drifted_through(&world).await;
+        });
+        played.expect("a runtime can be made");
+    }
 }

@@ -1,11 +1,16 @@
-//! The end of a drain, moved to now: for nodes on which pods are in trouble already.
+//! The end of a drain: moved to now for nodes on which pods are in trouble already, or set where the claim has none.
 
-use jiff::Timestamp;
-use kerf_api::{NodeClaim, annotations};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kerf_api::{NodeClaim, ObjectExt, annotations};
 use kerf_runtime::Lock;
 use kube::ResourceExt;
 
-use crate::{context::Context, error::Result};
+use crate::{
+    context::Context,
+    error::{Error, Result, is_not_found},
+};
 
 impl Context {
     /// Whatever the grace period, and whether the drain has begun or not.
@@ -17,6 +22,37 @@ impl Context {
         self.write_claim(claim, changed, Lock::None, what).await?;
         Ok(())
     }
+
+    /// Gives the drain of a claim that is about to be deleted so much time from now on. A deadline that is there stays.
+    pub(crate) async fn bound_drain(
+        &self,
+        claim: &NodeClaim,
+        bound: Duration,
+    ) -> Result<NodeClaim> {
+        if claim.annotations().contains_key(annotations::TERMINATION_TIMESTAMP) {
+            return Ok(claim.clone());
+        }
+        let mut changed = claim.clone();
+        let deadline = shown(after(self.now(), bound));
+        changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline);
+        let what = || format!("writing the deadline of NodeClaim {}", claim.name_any());
+        self.write_claim(claim, changed, Lock::None, what).await
+    }
+
+    /// Takes the deadline from a claim that stays after all: whenever it goes, its pods would be deleted at once.
+    pub(crate) async fn unbound_drain(&self, claim: &str) -> Result<()> {
+        let found = self.index.read().claims().named(claim).cloned();
+        let Some(found) = found.filter(|claim| !claim.is_deleting()) else { return Ok(()) };
+        let mut changed = NodeClaim::clone(&found);
+        if changed.annotations_mut().remove(annotations::TERMINATION_TIMESTAMP).is_none() {
+            return Ok(());
+        }
+        let what = || format!("removing the deadline of NodeClaim {claim}");
+        match self.write_claim(&found, changed, Lock::None, what).await {
+            Err(Error::Api { source, .. }) if is_not_found(&source) => Ok(()),
+            written => written.map(drop),
+        }
+    }
 }
 
 /// Now, unless the deadline of the drain has passed already.
@@ -24,7 +60,16 @@ fn new_deadline(claim: &NodeClaim, now: Timestamp) -> Option<String> {
     let deadline = claim.annotations().get(annotations::TERMINATION_TIMESTAMP);
     let deadline = deadline.and_then(|value| value.parse::<Timestamp>().ok());
     let passed = deadline.is_some_and(|deadline| deadline < now);
-    (!passed).then(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    (!passed).then(|| shown(now))
+}
+
+fn after(now: Timestamp, bound: Duration) -> Timestamp {
+    let bound = SignedDuration::try_from(bound).unwrap_or(SignedDuration::MAX);
+    now.saturating_add(bound).unwrap_or(Timestamp::MAX)
+}
+
+fn shown(deadline: Timestamp) -> String {
+    deadline.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use kerf_api::{
     conditions::{Conditioned, INITIALIZED, LAUNCHED},
 };
 use kerf_cluster::Cluster;
+use kerf_disruption::{Decision, terminate_first::GoesFirst};
 use kerf_model::Price;
 
 use super::record::Record;
@@ -33,6 +34,8 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Underway {
     pub(crate) record: Record,
+    /// The candidates go first, and what takes their place comes after.
+    pub(crate) goes_first: Option<GoesFirst>,
     /// Names of the claims that come.
     pub(crate) replacements: Vec<String>,
     pub(crate) started: Timestamp,
@@ -84,7 +87,8 @@ pub(crate) enum Next {
 impl Underway {
     pub(crate) fn new(record: Record, replacements: Vec<String>, started: Timestamp) -> Self {
         let (ended, promise_kept, lost) = (BTreeSet::new(), false, None);
-        Self { record, replacements, started, ended, promise_kept, lost }
+        let goes_first = None;
+        Self { record, goes_first, replacements, started, ended, promise_kept, lost }
     }
 
     pub(crate) fn next(&self, cluster: &Cluster, now: Timestamp, limit: Duration) -> Next {
@@ -115,6 +119,15 @@ impl Underway {
             Next::TakeBack(Loss::TimedOut(limit))
         } else {
             Next::Wait
+        }
+    }
+
+    /// What it does, as metrics name it.
+    pub(crate) fn decision(&self) -> Decision {
+        match (self.goes_first, self.record.replacements) {
+            (Some(_), _) => Decision::TerminateFirst,
+            (None, 0) => Decision::Delete,
+            (None, _) => Decision::Replace,
         }
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, TryStreamExt, stream};
 use kerf_api::{NodeClaim, ObjectExt, Setback, annotations, conditions::INITIALIZED, labels};
 use kerf_cluster::{Change, Cluster};
-use kerf_disruption::{Blocked, Decision, Method, setback};
+use kerf_disruption::{Blocked, Method, setback};
 use kerf_model::Price;
 use kerf_runtime::{
     Lock, Outcome, Queue, Workers,
@@ -117,6 +117,12 @@ async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Re
     let pool = claim.node_pool().and_then(|name| context.managed_pool(name));
     let policy = pool.map(|pool| pool.spec.disruption.consolidation_policy);
     let policy = policy.filter(|_| !command.record.method.is_eventual());
+    let bound = command.goes_first.and_then(|first| first.drain.supplied());
+    let bounded = match bound {
+        Some(bound) => Some(context.bound_drain(claim, bound).await?),
+        None => None,
+    };
+    let claim = bounded.as_ref().unwrap_or(claim);
     context.disrupt(claim, Cause::Disruption { reason, policy }).await?;
     let tell = |notice: Notice, uid: Option<String>| {
         let same_if = vec![uid.unwrap_or_default(), reason.as_str().to_owned()];
@@ -214,8 +220,7 @@ async fn take_back(context: &Context, command: &Underway, loss: &Loss) -> Result
             set_back(context, name, record.method, loss).await?;
         }
     }
-    let decision = if record.replacements == 0 { Decision::Delete } else { Decision::Replace };
-    context.metrics.disruption.queue_failed(record.method, decision, unready);
+    context.metrics.disruption.queue_failed(record.method, command.decision(), unready);
     warn!(command = record.command, reason = %loss, "disruption command was rolled back");
     if let Loss::PromisedSavingsLost { price, at_most } = loss {
         let why = Blocked::PromisedSavingsLost { price: *price, at_most: *at_most };

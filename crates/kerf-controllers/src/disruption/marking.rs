@@ -35,6 +35,7 @@ pub(super) async fn mark(context: &Context, claim: &str, reason: DisruptionReaso
 /// Takes back what [`mark`] wrote. A node or claim that is being deleted keeps it.
 pub(super) async fn unmark(context: &Context, claim: &str) -> Result<()> {
     change_node(context, claim, without_taint).await?;
+    context.unbound_drain(claim).await?;
     change_reason(context, claim, None).await
 }
 

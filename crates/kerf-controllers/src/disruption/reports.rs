@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{DisruptionReason, NodeClaim, ObjectExt};
 use kerf_disruption::{
     Blocked, Command, Decision, Invalid, Method, Pass, Refused, Unmerged,
     balanced::{K, Score},
     budgets::BudgetError,
+    setback::{PoolRest, Rests},
 };
 use kerf_model::Snapshot;
 use kerf_runtime::{
@@ -35,6 +37,8 @@ pub(super) struct Reports {
     /// By pool and name of the reason, the nodes that were not merged for it.
     unmerged: BTreeMap<(String, &'static str), Vec<String>>,
     unreadable_budgets: BTreeMap<String, BudgetError>,
+    /// By pool, until when its drifted nodes are left alone.
+    drift_rests: BTreeMap<String, Timestamp>,
 }
 
 /// Which kind of event reports a refusal.
@@ -79,6 +83,7 @@ impl Reports {
                 "no node of the NodePool is disrupted until its spec.disruption.budgets is corrected"
             );
         }
+        self.drift_rests(context, &pass.drift_rests);
         for unmerged in &pass.unmerged {
             self.unmerged(context, unmerged);
         }
@@ -88,6 +93,18 @@ impl Reports {
         let here: BTreeSet<&str> = snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
         self.said.retain(|(node, _), _| here.contains(node.as_str()));
         self.unmerged.retain(|(pool, _), _| snapshot.pools.contains_key(pool));
+    }
+
+    /// Pools whose drifted nodes are left alone for a while. Another end of that is news: one more of them has failed.
+    fn drift_rests(&mut self, context: &Context, rests: &Rests) {
+        for (pool, rest) in newly_resting(&mut self.drift_rests, rests) {
+            context.metrics.disruption.drift_rests(pool);
+            info!(controller = "disruption", pool, reason = %rest, "drifted nodes are left alone");
+            let Some(pool) = context.managed_pool(pool) else { continue };
+            let message = sentence(&rest.to_string());
+            let notice = Notice::about(&*pool, Severity::Warning, "DisruptionBackoff", message);
+            context.recorder.record(notice);
+        }
     }
 
     /// Nodes that stay because merging them is not worth it. It is news when they are others than before.
@@ -149,6 +166,19 @@ impl Reports {
         let name = refused.why.name();
         self.said.insert((refused.node.clone(), refused.method), name) != Some(name)
     }
+}
+
+/// The pools that did not rest, or not until then, when they were looked at last.
+fn newly_resting<'a>(
+    known: &mut BTreeMap<String, Timestamp>,
+    rests: &'a Rests,
+) -> Vec<(&'a str, &'a PoolRest)> {
+    let until = rests.iter().filter_map(|(pool, rest)| Some((pool.clone(), rest.until?)));
+    let known = std::mem::replace(known, until.collect());
+    let is_new = |(pool, rest): &(&String, &PoolRest)| {
+        rest.until.is_some_and(|until| known.get(*pool) != Some(&until))
+    };
+    rests.iter().filter(is_new).map(|(pool, rest)| (pool.as_str(), rest)).collect()
 }
 
 /// A few names, as examples.
@@ -376,6 +406,27 @@ mod tests {
         assert!(is_news("b", single, Blocked::NotConsolidatable));
         assert!(is_news("a", single, Blocked::UnknownPrice));
         assert!(is_news("a", single, Blocked::NotConsolidatable));
+    }
+
+    #[test]
+    fn a_pool_that_rests_is_news_when_its_end_changes() {
+        let mut known = BTreeMap::new();
+        let mut news = |rests: &[(&str, i64)]| {
+            let rest = |second: i64| PoolRest {
+                nodes: 3,
+                until: Some(Timestamp::from_second(second).unwrap()),
+                message: String::new(),
+            };
+            let rests: Rests =
+                rests.iter().map(|(pool, until)| ((*pool).to_owned(), rest(*until))).collect();
+            let told = newly_resting(&mut known, &rests).into_iter();
+            told.map(|(pool, _)| pool.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(news(&[("p", 60)]), ["p"]);
+        assert_eq!(news(&[("p", 60), ("q", 60)]), ["q"]);
+        assert_eq!(news(&[("p", 120), ("q", 60)]), ["p"]);
+        assert!(news(&[]).is_empty());
+        assert_eq!(news(&[("q", 60)]), ["q"]);
     }
 
     #[test]

@@ -66,9 +66,15 @@ pub(super) async fn start(
     reports::write_down(context, "Disrupting", command, &reports::text(command));
     let nodes = command.candidates.iter().map(|candidate| candidate.node.name.as_str());
     context.window.goes(nodes);
-    commands.insert(Underway::new(record, replacements, now));
+    let underway = Underway::new(record, replacements, now);
+    commands.insert(Underway { goes_first: command.goes_first, ..underway });
     let pools: BTreeSet<&str> =
         command.candidates.iter().map(|candidate| candidate.pool.as_str()).collect();
+    if let Some(first) = command.goes_first {
+        for pool in &pools {
+            context.metrics.disruption.went_first(pool, command.method, first.because);
+        }
+    }
     context.metrics.disruption.decided(command.method, command.decision(), pools);
     Ok(name)
 }

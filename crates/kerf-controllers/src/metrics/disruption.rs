@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kerf_api::DisruptionReason;
-use kerf_disruption::{Blocked, Decision, Method, Unmerged};
+use kerf_disruption::{Blocked, Decision, Method, Unmerged, terminate_first::Because};
 use kerf_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -20,6 +20,8 @@ pub(crate) struct DisruptionMetrics {
     timeouts: Family<OfType, Counter>,
     failed_validations: Family<OfType, Counter>,
     queue_failures: Family<Decided, Counter>,
+    terminate_first: Family<WentFirst, Counter>,
+    drift_backoffs: Family<OfPool, Counter>,
     allowed: Family<OfPoolAndReason, Gauge>,
     consuming: Family<OfPoolAndReason, Gauge>,
     scores: Family<Move, Histogram>,
@@ -38,6 +40,8 @@ impl DisruptionMetrics {
             timeouts: Family::default(),
             failed_validations: Family::default(),
             queue_failures: Family::default(),
+            terminate_first: Family::default(),
+            drift_backoffs: Family::default(),
             allowed: Family::default(),
             consuming: Family::default(),
             scores: Family::new_with_constructor(|| Histogram::new(SCORES)),
@@ -80,6 +84,16 @@ impl DisruptionMetrics {
                 "queue_failures",
                 "Replacements that were not ready when their command was rolled back",
                 new.queue_failures.clone(),
+            );
+            voluntary.register(
+                "terminate_first_decisions",
+                "Commands started whose node goes before its replacement comes",
+                new.terminate_first.clone(),
+            );
+            voluntary.register(
+                "drift_backoffs",
+                "Times that drifted nodes of the NodePool were left alone for a while because replacing several of them failed",
+                new.drift_backoffs.clone(),
             );
             let mut pools = registry.sub_registry_with_prefix("karpenter_nodepools");
             pools.register(
@@ -134,6 +148,21 @@ impl DisruptionMetrics {
             };
             self.decisions_by_pool.get_or_create(&labels).inc();
         }
+    }
+
+    /// A command has been started whose node goes first.
+    pub(crate) fn went_first(&self, pool: &str, method: Method, because: Because) {
+        let labels = WentFirst {
+            nodepool: pool.into(),
+            reason: lower(method.reason()),
+            terminate_first_reason: because.as_str().into(),
+        };
+        self.terminate_first.get_or_create(&labels).inc();
+    }
+
+    /// The drifted nodes of a pool are left alone from now on, or for longer than before.
+    pub(crate) fn drift_rests(&self, pool: &str) {
+        self.drift_backoffs.get_or_create(&OfPool { nodepool: pool.into() }).inc();
     }
 
     pub(crate) fn eligible(&self, reason: DisruptionReason, nodes: usize) {
@@ -209,6 +238,13 @@ struct Decided {
     decision: String,
     reason: String,
     consolidation_type: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WentFirst {
+    nodepool: String,
+    reason: String,
+    terminate_first_reason: String,
 }
 
 impl Decided {
@@ -291,6 +327,8 @@ mod tests {
         let counted = DisruptionMetrics::register(&metrics);
         counted.decided(Method::SingleNode, Decision::Replace, ["p", "q"]);
         counted.queue_failed(Method::Drift, Decision::Replace, 2);
+        counted.went_first("p", Method::StaticDrift, Because::StaticAtLimit);
+        counted.drift_rests("p");
         counted.eligible(DisruptionReason::Empty, 3);
         counted.failed_validation(Method::Emptiness, 4);
         counted.budget("p", DisruptionReason::Drifted, 5, 1);
@@ -311,6 +349,8 @@ mod tests {
             "karpenter_voluntary_disruption_decisions_total{decision=\"replace\",reason=\"underutilized\",consolidation_type=\"single\"} 1",
             "karpenter_voluntary_disruption_decisions_by_nodepool_total{nodepool=\"q\",decision=\"replace\",reason=\"underutilized\",consolidation_type=\"single\"} 1",
             "karpenter_voluntary_disruption_queue_failures_total{decision=\"replace\",reason=\"drifted\",consolidation_type=\"\"} 2",
+            "karpenter_voluntary_disruption_terminate_first_decisions_total{nodepool=\"p\",reason=\"drifted\",terminate_first_reason=\"static-at-limit\"} 1",
+            "karpenter_voluntary_disruption_drift_backoffs_total{nodepool=\"p\"} 1",
             "karpenter_voluntary_disruption_eligible_nodes{reason=\"empty\"} 3",
             "karpenter_voluntary_disruption_failed_validations_total{consolidation_type=\"empty\"} 4",
             "karpenter_voluntary_disruption_consolidation_timeouts_total{consolidation_type=\"multi\"} 0",

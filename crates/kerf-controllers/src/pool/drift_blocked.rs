@@ -34,7 +34,9 @@ pub(super) fn report(context: &Context, pool: &mut NodePool) {
 }
 
 fn find(context: &Context, pool: &NodePool) -> Option<DriftBlocked> {
-    if pool.is_static() && !context.settings.gates.static_capacity {
+    let gates = context.settings.gates;
+    // With the other gate its nodes go first.
+    if pool.is_static() && (!gates.static_capacity || gates.terminate_first_drift) {
         return None;
     }
     let limit = node_limit(pool)?;

@@ -16,7 +16,7 @@ use kerf_api::{
 };
 use kerf_cluster::{Change, Cluster, Delta, node_counts::ClaimStage, reservations::NoRoom, view};
 use kerf_disruption::static_capacity::{Member, Resize, resize, victims};
-use kerf_model::{NodeCount, Pool, Price, Resources};
+use kerf_model::{NodeCount, Pool, Price, Resources, Stock};
 use kerf_runtime::{Clock, Outcome, Queue, Workers};
 use kerf_scheduler::PlannedClaim;
 use kube::ResourceExt;
@@ -89,6 +89,9 @@ impl Reconciler for StaticCapacity {
                     if let Some(wait) = self.failures.wait(name, context.now()) {
                         return Ok(Outcome::After(wait));
                     }
+                    if count.leaving > 0 && waits_for_a_slot(context, &pool).await {
+                        return Ok(Outcome::After(ROOM_AGAIN));
+                    }
                     match grow(context, &pool).await {
                         Ok(()) => {}
                         Err(Error::NoRoom(NoRoom::Nodes { .. })) => {
@@ -123,6 +126,15 @@ fn static_pool(context: &Context, name: &str) -> Option<(Arc<NodePool>, u64, Nod
     let replicas = pool.replicas()?;
     let staying = !pool.is_deleting();
     staying.then(|| (pool, replicas, context.index.read().node_count(name)))
+}
+
+/// Whether the pool can only be launched from reservations that are full: a node that goes gives its slot back when its instance
+/// has ended, and until then every launch would fail.
+async fn waits_for_a_slot(context: &Context, pool: &NodePool) -> bool {
+    let known = context.known_labels();
+    let Ok(types) = context.instance_types(pool).await else { return false };
+    let view = view::pool_view(pool, types.to_vec(), &known);
+    view.is_ok_and(|view| matches!(Stock::of_template(&view, &known), Stock::Full { .. }))
 }
 
 /// Creates one claim.

@@ -39,7 +39,11 @@ pub const GATES: [Gate; 9] = [
         switch: Some(|gates| &mut gates.capacity_buffer),
         ..Gate::alpha("CapacityBuffer")
     },
-    Gate::alpha("TerminateFirstDrift"),
+    Gate {
+        help: "Drifted nodes go before their replacements where nothing can be launched beside them",
+        switch: Some(|gates| &mut gates.terminate_first_drift),
+        ..Gate::alpha("TerminateFirstDrift")
+    },
     Gate::alpha("TerminateFirstRepair"),
     Gate {
         help: "ReplicaSets that shrink remove pods first from nodes that Kerf would like to empty",
@@ -77,6 +81,7 @@ pub struct FeatureGates {
     pub node_overlay: bool,
     pub static_capacity: bool,
     pub capacity_buffer: bool,
+    pub terminate_first_drift: bool,
     pub pod_deletion_cost_management: bool,
 }
 
@@ -89,6 +94,7 @@ impl Default for FeatureGates {
             node_overlay: false,
             static_capacity: false,
             capacity_buffer: false,
+            terminate_first_drift: false,
             pod_deletion_cost_management: false,
         };
         for Gate { default, switch, .. } in GATES {
@@ -278,6 +284,7 @@ mod tests {
                 FeatureGates { node_repair: true, reserved_capacity: false, ..none },
             ),
             ("NodeOverlay=1", FeatureGates { node_overlay: true, ..none }),
+            ("TerminateFirstDrift=1", FeatureGates { terminate_first_drift: true, ..none }),
             ("StaticCapacity=false", FeatureGates { static_capacity: false, ..none }),
             ("NodeRepair=true,NodeRepair=false", none),
             (
@@ -299,17 +306,14 @@ mod tests {
 
     #[test]
     fn gates_that_kerf_does_not_have_are_accepted_and_reported() {
-        let (gates, ignored) = FeatureGates::parse(
-            "TerminateFirstRepair=true,TerminateFirstDrift=1,FromTheFuture=false",
-        )
-        .unwrap();
+        let (gates, ignored) =
+            FeatureGates::parse("TerminateFirstRepair=true,FromTheFuture=false").unwrap();
         assert_eq!(gates, FeatureGates::default());
         let messages: Vec<_> = ignored.iter().map(ToString::to_string).collect();
         assert_eq!(
             messages,
             [
                 "feature gate TerminateFirstRepair: Kerf does not have this feature yet",
-                "feature gate TerminateFirstDrift: Kerf does not have this feature yet",
                 "feature gate FromTheFuture: unknown to Kerf",
             ]
         );

@@ -78,7 +78,7 @@ async fn held_by_its_pod(world: &World, claim: &NodeClaim) {
 }
 
 /// Nothing in the cluster says that a node is being disrupted.
-async fn nothing_is_marked(world: &World) -> Result<(), String> {
+pub(crate) async fn nothing_is_marked(world: &World) -> Result<(), String> {
     for node in world.list::<Node>().await {
         let on_node = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
         if on_node.iter().any(|taint| taint.key == taints::DISRUPTED) {

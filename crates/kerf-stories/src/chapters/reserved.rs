@@ -1,5 +1,7 @@
 //! Capacity that was reserved is used, and never more of it than there is.
 
+pub mod terminate_first;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;

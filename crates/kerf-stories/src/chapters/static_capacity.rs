@@ -4,6 +4,7 @@ pub mod failing;
 pub mod over_time;
 pub mod sixty_days;
 pub mod storm;
+pub mod terminate_first;
 
 use std::{collections::BTreeSet, time::Duration};
 

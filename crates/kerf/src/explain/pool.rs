@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use kerf_disruption::{
     Allowance,
     explain::{BudgetExplanation, NodeVerdict, PoolExplanation},
@@ -37,6 +39,9 @@ pub(crate) struct Report {
     /// NodeOverlays that change something in this pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     overlays: Vec<OverlayReport>,
+    /// Drifted nodes are not replaced for a while.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drift_rests: Option<RestReport>,
     budgets: Vec<BudgetReport>,
     allowances: Vec<AllowanceReport>,
     nodes: Vec<NodeReport>,
@@ -67,6 +72,20 @@ struct OverlayReport {
     types_with_capacity: usize,
 }
 
+/// Replacing drifted nodes failed again and again.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RestReport {
+    /// Nodes that could not be replaced.
+    nodes: usize,
+    /// Missing while one of them is being tried again.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    until: Option<Timestamp>,
+    /// What happened to the last of them.
+    message: String,
+}
+
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -87,7 +106,7 @@ struct NodeReport {
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     price_per_hour: Option<Price>,
     pods: usize,
-    /// `delete` or `replace`, if it would go.
+    /// `delete`, `replace` or `terminate-first`, if it would go.
     decision: Option<&'static str>,
     /// Why it would go.
     reason: Option<&'static str>,
@@ -130,6 +149,11 @@ impl Report {
                     types_with_capacity: effect.types_with_capacity,
                 })
                 .collect(),
+            drift_rests: found.drift_rests.as_ref().map(|rest| RestReport {
+                nodes: rest.nodes,
+                until: rest.until,
+                message: rest.message.clone(),
+            }),
             budgets: found.budgets.iter().map(BudgetReport::new).collect(),
             allowances: found
                 .allowances

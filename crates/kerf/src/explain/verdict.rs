@@ -84,15 +84,22 @@ impl Verdict {
 
     fn of_command(node: &str, command: &Command) -> Self {
         let (reason, replaced) = (command.reason().as_str(), !command.replacements.is_empty());
-        let (verb, outcome) =
-            if replaced { ("replace", Outcome::Replaced) } else { ("remove", Outcome::Removed) };
+        let (verb, outcome) = match (&command.goes_first, replaced) {
+            (Some(_), _) => ("terminate", Outcome::Replaced),
+            (None, true) => ("replace", Outcome::Replaced),
+            (None, false) => ("remove", Outcome::Removed),
+        };
+        let after = command
+            .goes_first
+            .map(|first| format!(" first and replace it after, because {}", first.because));
+        let after = after.unwrap_or_default();
         let pods = match command.evictions() {
             0 => String::new(),
             pods => format!(", moving {}", count(pods, "pod")),
         };
         let saves = command.savings.map(|savings| format!(", which saves {savings}"));
         let saves = saves.unwrap_or_default();
-        let sentence = format!("Kerf would {verb} node {node} ({reason}){pods}{saves}.");
+        let sentence = format!("Kerf would {verb} node {node}{after} ({reason}){pods}{saves}.");
         let savings_per_hour = command.savings;
         Self { reason: Some(reason), savings_per_hour, ..Self::new(outcome, sentence) }
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, process::ExitCode};
 
-use kerf_disruption::{Candidate, Command, Memory, Pass, pass};
+use kerf_disruption::{
+    Candidate, Command, Memory, Pass, pass,
+    terminate_first::{Drain, GoesFirst},
+};
 use kerf_model::{KnownLabels, Price};
 use serde::Serialize;
 
@@ -33,6 +36,9 @@ pub(crate) struct CommandReport {
     pub(crate) method: String,
     pub(crate) reason: &'static str,
     pub(crate) decision: &'static str,
+    /// The nodes go first, and what takes their place comes after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) terminate_first: Option<TerminateFirstReport>,
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) replacements: Vec<Claim>,
     /// Pods that would go to nodes that are there.
@@ -42,6 +48,20 @@ pub(crate) struct CommandReport {
     /// Missing where it is not known what comes in its place.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) savings_per_hour: Option<Price>,
+}
+
+/// Why nothing can come first, and how long there may be nothing.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TerminateFirstReport {
+    /// `no-reserved-capacity` or `static-at-limit`.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// Seconds after which pods that still run on the node are deleted. Missing where none has to move.
+    pub(crate) drain_bound_seconds: Option<u64>,
+    /// `NodeClaim` or `NodePool`: whose `terminationGracePeriod` that is.
+    pub(crate) drain_bound_of: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -151,6 +171,7 @@ impl CommandReport {
             method: format!("{:?}", command.method),
             reason: command.reason().as_str(),
             decision: command.decision().as_str(),
+            terminate_first: command.goes_first.map(TerminateFirstReport::new),
             nodes: nodes.collect(),
             replacements: command.replacements.iter().map(|it| Claim::of(it, labels)).collect(),
             moves: moves.collect(),
@@ -161,17 +182,48 @@ impl CommandReport {
 
     /// What would be done, in one line.
     pub(crate) fn title(&self) -> String {
-        let verb = if self.decision == "delete" { "Remove" } else { "Replace" };
-        let what = format!(
-            "{verb} {} ({}), moving {}",
-            count(self.nodes.len(), "node"),
-            self.reason,
-            count(self.evictions, "pod")
-        );
+        let (nodes, pods) = (count(self.nodes.len(), "node"), count(self.evictions, "pod"));
+        let what = match (&self.terminate_first, self.decision) {
+            (Some(_), _) => {
+                format!(
+                    "Terminate {nodes} first and replace it after ({}), moving {pods}",
+                    self.reason
+                )
+            }
+            (None, "delete") => format!("Remove {nodes} ({}), moving {pods}", self.reason),
+            (None, _) => format!("Replace {nodes} ({}), moving {pods}", self.reason),
+        };
         match self.savings_per_hour {
             Some(savings) => format!("{what}, saving {savings}"),
             None => what,
         }
+    }
+}
+
+impl TerminateFirstReport {
+    fn new(first: GoesFirst) -> Self {
+        let (bound, of) = match first.drain {
+            Drain::Nothing => (None, None),
+            Drain::Bounded(bound) => (Some(bound), Some("NodeClaim")),
+            Drain::Supplied(bound) => (Some(bound), Some("NodePool")),
+        };
+        Self {
+            reason: first.because.as_str(),
+            message: first.because.to_string(),
+            drain_bound_seconds: bound.map(|bound| bound.as_secs()),
+            drain_bound_of: of,
+        }
+    }
+
+    /// What that means for who waits.
+    pub(crate) fn shown(&self) -> String {
+        let drain = match (self.drain_bound_seconds, self.drain_bound_of) {
+            (Some(seconds), Some(of)) => format!(
+                "its pods are deleted after {seconds} s at the latest (terminationGracePeriod of its {of})"
+            ),
+            _ => "no pod has to move".to_owned(),
+        };
+        format!("goes first, its replacement comes after: {}; {drain}", self.message)
     }
 }
 
@@ -216,6 +268,9 @@ fn command(command: &CommandReport) -> String {
         ]
     });
     let mut text = section(&command.title(), &header, rows);
+    if let Some(first) = &command.terminate_first {
+        let _ = writeln!(text, "  {}", first.shown());
+    }
     for claim in &command.replacements {
         let _ = match (&claim.cheapest, claim.instance_types.len()) {
             (Some(cheapest), types) => writeln!(

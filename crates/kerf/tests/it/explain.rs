@@ -43,7 +43,7 @@ fn nodes_of_static_pools_are_explained() {
     for line in [
         format!("Kerf leaves node one alone: {waits}.\n"),
         format!("\nDrift of static NodePools leaves it alone (setback): {waits}\n"),
-        "  ok       its NodePool has room for its replacement\n".to_owned(),
+        "  ok       its NodePool is ready and has the nodes that it keeps\n".to_owned(),
         format!("  BLOCKS   {waits}\n"),
     ] {
         assert!(one.contains(&line), "{line}{one}");
@@ -296,4 +296,59 @@ fn pods_are_explained() {
         running.contains("\n  its node   Kerf leaves node quiet alone: Can't replace"),
         "{running}"
     );
+}
+
+const AT_ITS_LIMIT: &str = "examples/plan/at-its-limit.yaml";
+
+/// A node of a static pool at its limit: with the gate it goes before its replacement comes, and that is said.
+#[test]
+fn what_goes_first_is_told_apart_from_what_is_replaced() {
+    let gate = "--feature-gates=TerminateFirstDrift=true";
+    let plan = printed(&["plan", "--disruption", "-f", AT_ITS_LIMIT, gate]);
+    assert!(
+        plan.starts_with("Terminate 1 node first and replace it after (Drifted), moving 1 pod\n"),
+        "{plan}"
+    );
+    let first = "  goes first, its replacement comes after: its static NodePool is at limits.nodes; its pods are deleted after 600 s at \
+                 the latest (terminationGracePeriod of its NodePool)\n";
+    assert!(plan.contains(first), "{plan}");
+    assert!(plan.contains("  terminate_first_one_at_a_time   1       two"), "{plan}");
+    let without = printed(&["plan", "--disruption", "-f", AT_ITS_LIMIT]);
+    assert!(without.starts_with("No node would be removed or replaced.\n"), "{without}");
+    assert!(without.contains("  static_node_limit   2       one"), "{without}");
+
+    let json = printed(&["plan", "--disruption", "-f", AT_ITS_LIMIT, gate, "-o", "json"]);
+    let plan: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let command = &plan["commands"][0];
+    assert_eq!(command["decision"], "terminate-first");
+    assert_eq!(command["terminateFirst"]["reason"], "static-at-limit");
+    assert_eq!(command["terminateFirst"]["drainBoundSeconds"], 600);
+    assert_eq!(command["terminateFirst"]["drainBoundOf"], "NodePool");
+
+    let node = printed(&["explain", "node/one", "-f", AT_ITS_LIMIT, gate]);
+    let sentence = "Kerf would terminate node one first and replace it after, because its static NodePool is at limits.nodes \
+                    (Drifted), moving 1 pod.\n";
+    assert!(node.starts_with(sentence), "{node}");
+    let pool = printed(&["explain", "nodepool/static", "-f", AT_ITS_LIMIT, gate]);
+    assert!(pool.contains("would be terminated first and replaced after (Drifted)"), "{pool}");
+}
+
+/// Three nodes of a pool that could not be replaced: the pool rests, and says until when.
+#[test]
+fn a_pool_that_rests_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cluster.yaml");
+    let text = fs::read_to_string(format!("{ROOT}/examples/explain/cluster.yaml")).unwrap();
+    let setback = "  annotations: {karpenter.sh/nodeclaim-setback: \
+                   '{\"reason\":\"Drifted\",\"failures\":1,\"until\":\"2026-01-01T00:11:50Z\",\"message\":\"it is gone\"}'}\n";
+    let claims = "  creationTimestamp: \"2026-01-01T00:00:00Z\"\n";
+    assert_eq!(text.matches(claims).count(), 3, "one for each claim");
+    fs::write(&file, text.replace(claims, &format!("{claims}{setback}"))).unwrap();
+    let file = file.to_str().unwrap();
+    let pool = printed(&["explain", "nodepool/general", "-f", file]);
+    let rests = "  drift rests until 2026-01-01T00:11:50Z: replacing 3 of its nodes failed, the last time because it is gone\n";
+    assert!(pool.contains(rests), "{pool}");
+    let json = printed(&["explain", "nodepool/general", "-f", file, "-o", "json"]);
+    let pool: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(pool["driftRests"]["nodes"], 3);
 }

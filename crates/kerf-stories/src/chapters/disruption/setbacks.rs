@@ -13,8 +13,8 @@ use super::{
     nothing_is_marked, replaced, told,
 };
 use crate::{
-    World,
-    chapters::{counted, one_ready_node},
+    World, build,
+    chapters::{all_run, counted, one_ready_node, with_pool},
 };
 
 const FAILED: &str = "karpenter_voluntary_disruption_queue_failures_total";
@@ -34,6 +34,42 @@ pub async fn a_replacement_that_cannot_be_launched_is_tried_less_and_less_often(
     assert_eq!(nothing_is_marked(&world).await, Ok(()));
     world.cloud().clear();
     replaced(&world, &old).await;
+}
+
+/// Twenty nodes of which none can be replaced. Each by itself would be tried six to eight times in two hours.
+pub async fn a_pool_whose_nodes_cannot_be_replaced_rests(world: World) {
+    let pool = with_pool(&world, &json!({"disruption": {"budgets": [{"nodes": "100%"}]}})).await;
+    let port = json!({"containers": [{
+        "name": "main", "image": "main", "ports": [{"containerPort": 80, "hostPort": 80}],
+    }]});
+    world.create(build::deployment("a", 20, &port)).await;
+    world.until("the pods run", async |world: &World| all_run(world, 20).await).await;
+    world.cloud().at_rate(1.0, CloudFault::InsufficientCapacity);
+    drift(&world, &pool).await;
+    let words = "nodes of its NodePool failed, the last time because";
+    told(&world, &pool.name_any(), "DisruptionBackoff", words).await;
+    let mut over_time = Vec::new();
+    for _ in 0..12 {
+        world.pass(Duration::from_mins(10)).await;
+        over_time.push(counted(&world, FAILED, &["decision=\"replace\"", "reason=\"drifted\""]));
+    }
+    println!("every ten minutes: {over_time:?}");
+    let failures = counted(&world, FAILED, &["decision=\"replace\"", "reason=\"drifted\""]);
+    println!("20 nodes, {failures} replacements in vain in two hours");
+    assert!((20..=60).contains(&failures), "{failures} in two hours");
+    let rests = counted(&world, "karpenter_voluntary_disruption_drift_backoffs_total", &[]);
+    assert!(rests > 3, "{rests}");
+    world.cloud().clear();
+    world
+        .until("all are replaced", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await;
+            let new = claims.iter().filter(|it| it.labels().get("version").is_some());
+            match (new.count(), claims.len()) {
+                (20, 20) => Ok(()),
+                counts => Err(format!("{counts:?}")),
+            }
+        })
+        .await;
 }
 
 pub async fn a_cloud_that_sells_dear_is_not_asked_again_and_again(world: World) {

@@ -84,8 +84,14 @@ fn outcome(method: &MethodReport) -> String {
 }
 
 fn done(command: &CommandReport) -> String {
-    let verb = if command.decision == "delete" { "remove" } else { "replace" };
-    let what = format!("{verb} it, moving {}", count(command.evictions, "pod"));
+    let pods = count(command.evictions, "pod");
+    let what = match (&command.terminate_first, command.decision) {
+        (Some(first), _) => {
+            format!("terminate it first and replace it after, moving {pods}: {}", first.shown())
+        }
+        (None, "delete") => format!("remove it, moving {pods}"),
+        (None, _) => format!("replace it, moving {pods}"),
+    };
     match command.savings_per_hour {
         Some(savings) => format!("{what}, saving {savings}"),
         None => what,

@@ -21,6 +21,16 @@ pub(crate) fn render(report: &Report) -> String {
         report.savings_threshold,
         report.grace_period
     );
+    if let Some(rest) = &report.drift_rests {
+        let _ = writeln!(
+            text,
+            "  drift rests {}: replacing {} of its nodes failed, the last time because {}",
+            rest.until
+                .map_or_else(|| "while one node is tried".to_owned(), |it| format!("until {it}")),
+            rest.nodes,
+            rest.message
+        );
+    }
     for line in report.unknown_types.iter().cloned().chain(report.moment.shown()) {
         let _ = writeln!(text, "  {line}");
     }
@@ -73,7 +83,11 @@ pub(crate) fn render(report: &Report) -> String {
                 let saves = node.savings_per_hour.map(|savings| format!(", saves {savings}"));
                 let (decision, reason) =
                     (decision.unwrap_or_default(), node.reason.unwrap_or_default());
-                let goes = if decision == "delete" { "removed" } else { "replaced" };
+                let goes = match decision {
+                    "delete" => "removed",
+                    "terminate-first" => "terminated first and replaced after",
+                    _ => "replaced",
+                };
                 format!("would be {goes} ({reason}){}", saves.unwrap_or_default())
             }
         };

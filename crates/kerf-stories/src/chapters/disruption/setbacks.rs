@@ -48,12 +48,7 @@ pub async fn a_pool_whose_nodes_cannot_be_replaced_rests(world: World) {
     drift(&world, &pool).await;
     let words = "nodes of its NodePool failed, the last time because";
     told(&world, &pool.name_any(), "DisruptionBackoff", words).await;
-    let mut over_time = Vec::new();
-    for _ in 0..12 {
-        world.pass(Duration::from_mins(10)).await;
-        over_time.push(counted(&world, FAILED, &["decision=\"replace\"", "reason=\"drifted\""]));
-    }
-    println!("every ten minutes: {over_time:?}");
+    world.pass(Duration::from_hours(2)).await;
     let failures = counted(&world, FAILED, &["decision=\"replace\"", "reason=\"drifted\""]);
     println!("20 nodes, {failures} replacements in vain in two hours");
     assert!((20..=60).contains(&failures), "{failures} in two hours");

@@ -40,10 +40,12 @@ mod reserved;
 mod template;
 mod topology;
 
+use std::cmp::Ordering;
+
 use claims::Ties;
 use kerf_model::Snapshot;
 
-pub use options::{Options, PreferencePolicy, ReservedMode};
+pub use options::{Options, PACKING, PreferencePolicy, ReservedMode};
 pub use plan::{BufferRoom, Origin, Placement, Plan, PlannedClaim, PodFailure, Room, Stopped};
 pub use probe::{Leaving, Prober, Stop};
 pub use refusal::{
@@ -100,7 +102,19 @@ pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
     let (plan, Some(mut ran)) = best else { return best.0 };
     let Some(guide) = ran.guide(options.packing) else { return plan };
     let packed = engine.with_guide(guide, ran).run(&[]);
-    if rank(&packed) < rank(&plan) { packed } else { plan }
+    if is_better(&packed, &plan) { packed } else { plan }
+}
+
+/// Whether more pods have a place or it costs less, and not at the price of nodes that hardly save anything.
+fn is_better(packed: &Plan, plan: &Plan) -> bool {
+    let homeless = |plan: &Plan| (plan.failures.len(), plan.buffers.failures.len());
+    let with_nodes =
+        |plan: &Plan| plan.price().as_f64() + packing::PER_MACHINE * plan.claims.len() as f64;
+    match homeless(packed).cmp(&homeless(plan)) {
+        Ordering::Less => true,
+        Ordering::Equal => packed.price() < plan.price() && with_nodes(packed) < with_nodes(plan),
+        Ordering::Greater => false,
+    }
 }
 
 /// Luck matters most where there are few claims, and there more plans take no longer than a few do for many.

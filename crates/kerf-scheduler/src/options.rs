@@ -2,6 +2,9 @@
 
 use kerf_model::{MAX_INSTANCE_TYPES, MinValuesPolicy};
 
+/// Work for the search for cheaper machines beyond which hardly anything is found: some 20 ms.
+pub const PACKING: u64 = 1_500_000;
+
 #[derive(Clone, Debug)]
 pub struct Options {
     pub preferences: PreferencePolicy,
@@ -11,8 +14,8 @@ pub struct Options {
     pub honor_settling: bool,
     /// Instance types kept per claim, the cheapest first.
     pub max_instance_types: usize,
-    /// How much work the search for cheaper machines may cost, in looks at sorts of pods; a million takes some 20 ms. Zero:
-    /// there is no search.
+    /// How much work the search for cheaper machines may cost, in looks at sorts of pods. [`PACKING`] is what pays; zero: there is
+    /// no search.
     pub packing: u64,
 }
 

@@ -56,13 +56,19 @@ pub(crate) struct Packed {
 
 /// A machine costs this much more than its price, or a thousand tiny ones would be as good as ten. It is what starting one is
 /// worth, in dollars per hour.
-const PER_MACHINE: f64 = 0.005;
+pub(crate) const PER_MACHINE: f64 = 0.01;
 
 impl Problem {
-    /// Machines for all pods, or nothing where some sort fits no offer.
+    /// Machines for all pods, or for as many as can be done with a multiple of the budget. Nothing where some sort fits no offer.
     pub(crate) fn pack(&self, budget: u64) -> Option<Vec<Packed>> {
         let values = self.values()?;
-        Some(search::Search::new(self, values, budget).run())
+        // Few resources are asked for as a rule: cores, memory and the number of pods.
+        match self.sorts.first().map_or(0, |sort| sort.requests.len()) {
+            0..=4 => Some(search::Search::<4>::new(self, values, budget).run()),
+            5..=8 => Some(search::Search::<8>::new(self, values, budget).run()),
+            9..=32 => Some(search::Search::<32>::new(self, values, budget).run()),
+            _ => None,
+        }
     }
 
     fn offer(&self, realm: usize, offer: usize) -> &Offer {
@@ -186,6 +192,19 @@ mod tests {
         let realm = Realm::new(vec![offer(4.0, 16.0, 1.0)]);
         let problem = Problem { sorts: vec![sort(8.0, 1.0, 1)], realms: vec![realm], groups: 0 };
         assert_eq!(problem.pack(1_000_000), None);
+    }
+
+    #[test]
+    fn an_answer_that_would_take_too_long_is_cut_short() {
+        let realm = Realm::new(vec![offer(40.0, 40.0, 1.0)]);
+        let sorts = (0..4000).map(|at| sort(3.0 + 1e-4 * f64::from(at), 3.0, 1)).collect();
+        let problem = Problem { sorts, realms: vec![realm], groups: 0 };
+        let placed = |budget| -> usize {
+            problem.pack(budget).unwrap().iter().map(|machine| machine.pods.len()).sum()
+        };
+        let in_a_hurry = placed(0);
+        assert!((100..3000).contains(&in_a_hurry), "{in_a_hurry} pods of 4000");
+        assert_eq!(placed(10_000_000), 4000);
     }
 
     #[test]

@@ -318,6 +318,13 @@ impl Template {
         &self.pool.instance_types[self.rows[row].instance_type as usize]
     }
 
+    /// The rows of an instance type, which follow each other.
+    pub(crate) fn rows_of(&self, instance_type: u32) -> std::ops::Range<usize> {
+        let from = self.rows.partition_point(|row| row.instance_type < instance_type);
+        let behind = &self.rows[from..];
+        from..from + behind.partition_point(|row| row.instance_type == instance_type)
+    }
+
     /// What its type has, daemons and reserves included.
     pub(crate) fn capacity_of(&self, row: usize, lane: usize) -> i64 {
         self.capacity[self.rows[row].instance_type as usize][lane]

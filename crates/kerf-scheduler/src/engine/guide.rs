@@ -54,7 +54,10 @@ impl Engine<'_> {
         let mut keys: Vec<SortKey> = Vec::new();
         let mut pods: Vec<Vec<u32>> = Vec::new();
         let mut known: FxHashMap<SortKey, usize> = FxHashMap::default();
-        for (pod, class, claim) in self.on_new_claims() {
+        // Virtual pods take what the real ones leave, and must not decide which machines those get.
+        let real = |(pod, ..): &(u32, ClassId, usize)| !self.is_virtual(*pod);
+        let on_new_claims: Vec<_> = self.on_new_claims().into_iter().filter(real).collect();
+        for (pod, class, claim) in on_new_claims {
             let Some(key) = self.sort_key(class, claim) else { continue };
             let at = *known.entry(key).or_insert_with(|| {
                 keys.push(key);
@@ -63,9 +66,10 @@ impl Engine<'_> {
             });
             pods[at].push(pod);
         }
-        let problem = self.problem(&keys, &pods)?;
-        let packed = problem.0.pack(budget)?;
-        let mut next = vec![0; keys.len()];
+        let (problem, places) = self.problem(&keys, &pods)?;
+        let (problem, pods, first) = merged(problem, pods);
+        let packed = problem.pack(budget)?;
+        let mut next = vec![0; pods.len()];
         let mut of_pod = FxHashMap::default();
         let mut machines = Vec::with_capacity(packed.len());
         for machine in packed {
@@ -76,8 +80,13 @@ impl Engine<'_> {
                     pods[*sort][from..next[*sort]].iter().map(|pod| (*pod, machines.len())),
                 );
             }
-            let (template, set) = problem.1[machine.realm];
-            let offer = &problem.0.realms[machine.realm].offers[machine.offer];
+            let (template, realm) = places[machine.realm];
+            // Pods that may go anywhere are not kept to the zone in which the machine was looked at.
+            let mut sets = machine.pods.iter().map(|(sort, _)| keys[first[*sort]].set);
+            let set = sets
+                .try_fold(self.templates[template].set, |all, set| self.algebra.merge(all, set));
+            let set = set.unwrap_or(realm);
+            let offer = &problem.realms[machine.realm].offers[machine.offer];
             machines.push(Machine { template, set, ceiling: Price::from_f64(offer.price) });
         }
         Some(Guide { machines, of_pod })
@@ -294,8 +303,34 @@ impl Engine<'_> {
         let Some(ceiling) = self.claims.all[claim].ceiling else { return true };
         let template = &mut self.templates[self.claims.all[claim].template];
         let by_price = template.by_price(set, &mut self.algebra);
-        let alive = template.types_of(&self.scratch.rows);
-        let cheapest = by_price.iter().find(|(_, at)| alive.contains(*at as usize));
-        cheapest.is_some_and(|(price, _)| *price <= ceiling)
+        let mut within = by_price.iter().take_while(|(price, _)| *price <= ceiling);
+        within.any(|(_, at)| template.rows_of(*at).any(|row| self.scratch.rows.contains(row)))
     }
+}
+
+/// The problem with what it cannot tell apart as one sort, such as pods of two Deployments of the same size; the pods of each sort; and
+/// which sort each was made of first.
+fn merged(mut problem: Problem, pods: Vec<Vec<u32>>) -> (Problem, Vec<Vec<u32>>, Vec<usize>) {
+    let mut limited = vec![false; problem.groups];
+    for (group, _) in problem.sorts.iter().flat_map(|sort| &sort.limits) {
+        limited[*group] = true;
+    }
+    let mut known: FxHashMap<_, usize> = FxHashMap::default();
+    let (mut sorts, mut pods_of, mut first) = (Vec::<Sort>::new(), Vec::<Vec<u32>>::new(), vec![]);
+    let all = std::mem::take(&mut problem.sorts).into_iter().zip(pods);
+    for (at, (mut sort, pods)) in all.enumerate() {
+        sort.counts_in.retain(|group| limited[*group]);
+        let requests: Vec<u64> = sort.requests.iter().map(|amount| amount.to_bits()).collect();
+        let key = (requests, sort.realms.clone(), sort.limits.clone(), sort.counts_in.clone());
+        let same = *known.entry(key).or_insert(sorts.len());
+        if let Some(known) = sorts.get_mut(same) {
+            known.count += sort.count;
+            pods_of[same].extend(pods);
+        } else {
+            sorts.push(sort);
+            pods_of.push(pods);
+            first.push(at);
+        }
+    }
+    (Problem { sorts, ..problem }, pods_of, first)
 }

@@ -1,18 +1,31 @@
 //! Passes over all machines, and repairs of the worst of them.
 
-use super::fill::{Filler, Stock, Taste};
+use super::fill::{Filler, Stock, Taste, fits, padded};
 use super::values::Values;
 use super::{PER_MACHINE, Packed, Problem};
 
 /// Looks for a cheap packing until the budget is used up.
-pub(super) struct Search<'p> {
+pub(super) struct Search<'p, const L: usize> {
     problem: &'p Problem,
+    /// What passes begin with.
+    starts: [Vec<f64>; 2],
+    /// The better start: by it machines are compared.
     values: Vec<f64>,
-    /// What a unit of each resource is worth in each realm.
-    resources: Vec<Vec<f64>>,
-    filler: Filler,
+    /// What there is in each realm.
+    realms: Vec<Shelf<L>>,
+    filler: Filler<L>,
     budget: u64,
     lots: u64,
+}
+
+/// A realm as it is searched.
+struct Shelf<const L: usize> {
+    /// The room of each offer.
+    rooms: Vec<[f64; L]>,
+    /// What a unit of each resource is worth.
+    worth: [f64; L],
+    /// The sorts that may come here.
+    sorts: Vec<usize>,
 }
 
 /// A whole answer.
@@ -37,28 +50,43 @@ const PASSES: usize = 12;
 const FOR_PASSES: f64 = 0.5;
 /// Offers that are looked at for a machine: those that are worth most for their price.
 const OFFERS: usize = 12;
+/// The same when the budget is used up and there is no answer yet.
+const OFFERS_IN_A_HURRY: usize = 3;
+/// So many budgets, and so many looks in any case, may the first answer cost. Pods that have no machine then take the usual way.
+const OVERDRAFT: u64 = 8;
+const ANYWAY: u64 = 1_000_000;
 /// Repairs in a row that found nothing.
 const IN_VAIN: usize = 60;
 const FIRST_LOT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl<'p> Search<'p> {
+impl<'p, const L: usize> Search<'p, L> {
     pub(super) fn new(problem: &'p Problem, values: Values, budget: u64) -> Self {
-        let Values { sorts, resources } = values;
-        let filler = Filler::default();
-        Self { problem, values: sorts, resources, filler, budget, lots: FIRST_LOT }
+        let Values { sorts: starts, resources } = values;
+        let shelf = |(at, worth): (usize, Vec<f64>)| Shelf {
+            rooms: problem.realms[at].offers.iter().map(|offer| padded(&offer.room)).collect(),
+            worth: padded(&worth),
+            sorts: (0..problem.sorts.len())
+                .filter(|sort| problem.sorts[*sort].realms.contains(&at))
+                .collect(),
+        };
+        let realms = resources.into_iter().enumerate().map(shelf).collect();
+        let filler = Filler::new(problem);
+        let values = starts[0].clone();
+        Self { problem, starts, values, realms, filler, budget, lots: FIRST_LOT }
     }
 
     pub(super) fn run(mut self) -> Vec<Packed> {
         let mut best = self.passes();
+        let mut order = self.worst_first(&best.machines);
         let mut in_vain = 0;
         while in_vain < IN_VAIN && self.filler.work < self.budget && best.machines.len() > 1 {
-            let repaired = self.repair(&best);
-            if repaired.cost < best.cost - 1e-9 {
-                best = repaired;
-                in_vain = 0;
-            } else {
+            let Some(repaired) = self.repair(&best, &order) else {
                 in_vain += 1;
-            }
+                continue;
+            };
+            best = repaired;
+            order = self.worst_first(&best.machines);
+            in_vain = 0;
         }
         best.machines
     }
@@ -68,13 +96,23 @@ impl<'p> Search<'p> {
         let all: Vec<_> = self.problem.sorts.iter().map(|sort| sort.count).collect();
         let budget = (self.budget as f64 * FOR_PASSES).max(0.0);
         let mut best: Option<Packing> = None;
-        let mut values = self.values.clone();
+        let mut next = Vec::new();
         for pass in 0..PASSES {
             let bias = BIASES[pass % BIASES.len()];
-            let taste = [Taste::Alike, Taste::Mixed][pass % 2];
+            let taste = [Taste::Mixed, Taste::Alike][pass % 2];
+            let start = self.starts.get(pass).cloned();
+            let begins = start.is_some();
+            let values = start.unwrap_or_else(|| next.clone());
             let packing = self.pass(&all, &values, bias, taste);
-            values = self.corrected(&values, &packing);
-            if best.as_ref().is_none_or(|best| packing.cost < best.cost) {
+            let is_best = best.as_ref().is_none_or(|best| packing.cost < best.cost);
+            if begins && is_best {
+                self.values.clone_from(&values);
+            }
+            // What comes after the starts builds on the better one, and then each on the one before it.
+            if is_best || !begins {
+                next = self.corrected(&values, &packing);
+            }
+            if is_best {
                 best = Some(packing);
             }
             if self.filler.work as f64 >= budget {
@@ -91,6 +129,9 @@ impl<'p> Search<'p> {
         let mut machines = Vec::new();
         let mut cost = 0.0;
         while stock.left.iter().any(|left| *left > 0) {
+            if self.filler.work > self.budget.saturating_mul(OVERDRAFT).saturating_add(ANYWAY) {
+                break;
+            }
             let Some(machine) = self.best_machine(&stock, values) else { break };
             let times = machine.pods.iter().map(|(sort, count)| stock.left[*sort] / count).min();
             let times = times.unwrap_or(0).max(1);
@@ -100,28 +141,37 @@ impl<'p> Search<'p> {
             cost += self.problem.cost(&machine) * f64::from(times);
             machines.extend(std::iter::repeat_n(machine, times as usize));
         }
+        if stock.left.iter().any(|left| *left > 0) {
+            // Not to be taken for cheaper than one with all pods.
+            cost = f64::INFINITY;
+        }
         Packing { machines, cost }
     }
 
     fn best_machine(&mut self, stock: &Stock, values: &[f64]) -> Option<Packed> {
         let mut best: Option<(f64, Packed)> = None;
-        for realm in 0..self.problem.realms.len() {
-            let waits =
-                |at: usize| stock.left[at] > 0 && self.problem.sorts[at].realms.contains(&realm);
-            if !(0..stock.left.len()).any(waits) {
+        for realm in 0..self.realms.len() {
+            self.filler.look_at(self.problem, stock, &self.realms[realm].sorts);
+            if self.filler.waiting.is_empty() {
                 continue;
             }
-            for offer in self.promising(realm, stock) {
-                let filled = self.filler.fill(self.problem, stock, realm, offer);
-                if filled.pods.is_empty() {
+            for offer in self.promising(realm) {
+                let room = self.realms[realm].rooms[offer];
+                self.filler.fill(self.problem, stock.taste, room);
+                let filled = &self.filler.kinds;
+                if filled.is_empty() {
                     continue;
                 }
-                let filled = self.shrunk(filled);
-                let worth: f64 =
-                    filled.pods.iter().map(|(sort, count)| values[*sort] * f64::from(*count)).sum();
-                let rate = worth / self.problem.cost(&filled);
+                let offer = self.shrunk(realm, offer);
+                let count = |sort: &usize| f64::from(self.filler.count(*sort));
+                let worth: f64 = filled.iter().map(|sort| values[*sort] * count(sort)).sum();
+                let price = self.problem.offer(realm, offer).price + PER_MACHINE;
+                let rate = worth / price;
                 if best.as_ref().is_none_or(|(highest, _)| rate > *highest) {
-                    best = Some((rate, filled));
+                    let mut pods: Vec<_> =
+                        filled.iter().map(|sort| (*sort, self.filler.count(*sort))).collect();
+                    pods.sort_unstable();
+                    best = Some((rate, Packed { realm, offer, pods }));
                 }
             }
         }
@@ -130,54 +180,47 @@ impl<'p> Search<'p> {
 
     /// The offers whose room is worth most for their price, as far as pods are left to use it; and the cheapest for each sort
     /// that fits none of them.
-    fn promising(&self, realm: usize, stock: &Stock) -> Vec<usize> {
-        let offers = &self.problem.realms[realm].offers;
-        if offers.len() <= OFFERS {
-            return (0..offers.len()).collect();
+    fn promising(&self, realm: usize) -> Vec<usize> {
+        let Shelf { rooms, worth, .. } = &self.realms[realm];
+        if rooms.len() <= OFFERS {
+            return (0..rooms.len()).collect();
         }
-        let mut wanted = vec![0.0; offers[0].room.len()];
-        for (sort, left) in self.problem.sorts.iter().zip(&stock.left) {
-            if *left > 0 && sort.realms.contains(&realm) {
-                for (wanted, asks) in wanted.iter_mut().zip(&sort.requests) {
-                    *wanted += asks * f64::from(*left);
-                }
+        let mut wanted = [0.0; L];
+        for one in &self.filler.waiting {
+            for (wanted, asks) in wanted.iter_mut().zip(one.asks) {
+                *wanted += asks * f64::from(one.left);
             }
         }
-        let worth = &self.resources[realm];
-        let rate = |offer: &super::Offer| {
-            let used = wanted.iter().zip(&offer.room).map(|(wanted, room)| wanted.min(*room));
+        let offers = &self.problem.realms[realm].offers;
+        let rate = |at: usize| {
+            let used = wanted.iter().zip(&rooms[at]).map(|(wanted, room)| wanted.min(*room));
             let worth: f64 = used.zip(worth).map(|(used, worth)| used * worth).sum();
-            worth / (offer.price + PER_MACHINE)
+            worth / (offers[at].price + PER_MACHINE)
         };
-        let mut ranked: Vec<_> = (0..offers.len()).map(|at| (rate(&offers[at]), at)).collect();
+        let mut ranked: Vec<_> = (0..rooms.len()).map(|at| (rate(at), at)).collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let mut chosen: Vec<_> = ranked.iter().take(OFFERS).map(|(_, at)| *at).collect();
-        for (sort, left) in self.problem.sorts.iter().zip(&stock.left) {
-            let fits = |at: &usize| {
-                sort.requests.iter().zip(&offers[*at].room).all(|(asks, has)| asks <= has)
-            };
-            if *left > 0 && sort.realms.contains(&realm) && !chosen.iter().any(fits) {
+        let hurries = self.filler.work > self.budget;
+        let most = if hurries { OFFERS_IN_A_HURRY } else { OFFERS };
+        let mut chosen: Vec<_> = ranked.iter().take(most).map(|(_, at)| *at).collect();
+        for one in &self.filler.waiting {
+            let holds = |at: &usize| fits(&one.asks, &rooms[*at]);
+            if !chosen.iter().any(holds) {
                 // By price, because offers are in that order.
-                chosen.extend((0..offers.len()).find(fits));
+                chosen.extend((0..rooms.len()).find(holds));
             }
         }
         chosen.sort_unstable();
         chosen
     }
 
-    /// The same pods on the cheapest machine that holds them.
-    fn shrunk(&self, machine: Packed) -> Packed {
-        let offers = &self.problem.realms[machine.realm].offers;
-        let mut used = vec![0.0; offers[machine.offer].room.len()];
-        for (sort, count) in &machine.pods {
-            for (used, asks) in used.iter_mut().zip(&self.problem.sorts[*sort].requests) {
-                *used += asks * f64::from(*count);
-            }
+    /// The cheapest machine that holds what the filler has put into this one.
+    fn shrunk(&self, realm: usize, offer: usize) -> usize {
+        let rooms = &self.realms[realm].rooms;
+        let mut used = rooms[offer];
+        for (used, left) in used.iter_mut().zip(self.filler.room) {
+            *used -= left;
         }
-        let holds =
-            |offer: &super::Offer| used.iter().zip(&offer.room).all(|(used, room)| used <= room);
-        let offer = offers.iter().position(holds).unwrap_or(machine.offer);
-        Packed { offer, ..machine }
+        rooms.iter().take(offer).position(|room| fits(&used, room)).unwrap_or(offer)
     }
 
     /// Values by which machines of this packing would all be equally good.
@@ -214,18 +257,23 @@ impl<'p> Search<'p> {
         sorts.map(|(sort, value)| value * f64::from(sort.count)).sum::<f64>().max(f64::MIN_POSITIVE)
     }
 
-    /// Takes a few machines apart, the worst and some by lot, and packs their pods anew.
-    fn repair(&mut self, packing: &Packing) -> Packing {
+    /// Positions of machines, those first that hold least for their price.
+    fn worst_first(&self, machines: &[Packed]) -> Vec<usize> {
+        let rate = |machine: &Packed| self.worth(machine) / self.problem.cost(machine);
+        let mut rated: Vec<_> =
+            machines.iter().enumerate().map(|(at, machine)| (rate(machine), at)).collect();
+        rated.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        rated.into_iter().map(|(_, at)| at).collect()
+    }
+
+    /// Takes a few machines apart, the worst and some by lot, and packs their pods anew. Nothing where that is no cheaper.
+    fn repair(&mut self, packing: &Packing, order: &[usize]) -> Option<Packing> {
         let machines = &packing.machines;
-        let mut order: Vec<_> = (0..machines.len())
-            .map(|at| (self.worth(&machines[at]) / self.problem.cost(&machines[at]), at))
-            .collect();
-        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let worst = 1 + self.draw(3.min(order.len()));
-        let mut freed: Vec<usize> = order.iter().take(worst).map(|(_, at)| *at).collect();
+        let mut freed: Vec<usize> = order.iter().take(worst).copied().collect();
         let others = 1 + self.draw(4);
         for _ in 0..others {
-            let at = order[self.draw(order.len())].1;
+            let at = order[self.draw(order.len())];
             if !freed.contains(&at) {
                 freed.push(at);
             }
@@ -249,13 +297,11 @@ impl<'p> Search<'p> {
                 better = Some(anew);
             }
         }
-        let Some(better) = better else { return packing.clone() };
+        let better = better?;
         let kept = machines.iter().enumerate().filter(|(at, _)| !freed.contains(at));
         let kept = kept.map(|(_, machine)| machine.clone());
-        Packing {
-            machines: kept.chain(better.machines).collect(),
-            cost: packing.cost - before + better.cost,
-        }
+        let machines = kept.chain(better.machines).collect();
+        Some(Packing { machines, cost: packing.cost - before + better.cost })
     }
 
     /// The values, each up to a fifth higher or lower by lot.

@@ -8,18 +8,23 @@ use super::{Problem, Realm};
 
 #[derive(Debug)]
 pub(super) struct Values {
-    /// What a pod of each sort is worth, in its own realm.
-    pub(super) sorts: Vec<f64>,
-    /// What a unit of each resource is worth in each realm.
+    /// What a pod of each sort is worth, in its own realm: by even prices, then by those for just these pods.
+    pub(super) sorts: [Vec<f64>; 2],
+    /// What a unit of each resource is worth in each realm, by even prices.
     pub(super) resources: Vec<Vec<f64>>,
 }
 
 impl Problem {
     /// Nothing where some sort fits no offer of its own realm.
     pub(super) fn values(&self) -> Option<Values> {
-        let resources = self.realms.iter().enumerate();
-        let resources: Vec<_> =
-            resources.map(|(at, realm)| realm.prices(&self.demand(at))).collect();
+        let realms = || self.realms.iter().enumerate();
+        let exact: Vec<_> = realms().map(|(at, realm)| realm.prices(&self.demand(at))).collect();
+        let even: Vec<_> =
+            realms().map(|(at, realm)| realm.even_prices(&self.demand(at))).collect();
+        Some(Values { sorts: [self.worths(&even)?, self.worths(&exact)?], resources: even })
+    }
+
+    fn worths(&self, resources: &[Vec<f64>]) -> Option<Vec<f64>> {
         let mut sorts = Vec::with_capacity(self.sorts.len());
         for sort in &self.sorts {
             let own = *sort.realms.first()?;
@@ -37,7 +42,7 @@ impl Problem {
             let share = share.fold(f64::INFINITY, f64::min);
             sorts.push(worth.max(share * LEAST));
         }
-        Some(Values { sorts, resources })
+        Some(sorts)
     }
 
     /// What the sorts that may go to this realm ask for together.
@@ -61,7 +66,30 @@ fn largest_share(requests: &[f64], room: &[f64]) -> f64 {
     shares.map(|(asks, has)| asks / has).fold(0.0, f64::max)
 }
 
+/// How much more of a resource is asked for, to see what it would be worth.
+const MORE: f64 = 1.3;
+
 impl Realm {
+    /// The mean of the prices for this demand and for some near it. Where two resources are nearly as scarce, exact prices make
+    /// one of them worthless, and pods that are rich in it would be left for the end.
+    fn even_prices(&self, demand: &[f64]) -> Vec<f64> {
+        let mut known = vec![self.prices(demand)];
+        for lane in 0..demand.len() {
+            let mut more = demand.to_vec();
+            more[lane] *= MORE;
+            let prices = self.prices(&more);
+            let is_near = |other: &Vec<f64>| {
+                other.iter().zip(&prices).all(|(one, other)| (one - other).abs() <= TINY * other)
+            };
+            if !known.iter().any(is_near) {
+                known.push(prices);
+            }
+        }
+        let mean =
+            |lane: usize| known.iter().map(|prices| prices[lane]).sum::<f64>() / known.len() as f64;
+        (0..demand.len()).map(mean).collect()
+    }
+
     /// Maximises `demand · prices`, where no offer's room is worth more than it costs. By the simplex method: all prices zero
     /// is where it begins, and each step raises one.
     fn prices(&self, demand: &[f64]) -> Vec<f64> {
@@ -204,6 +232,14 @@ mod tests {
             let prices = cores_and_memory.prices(&demand);
             assert!(close(&prices, &expect), "{demand:?}: {prices:?}");
         }
+    }
+
+    #[test]
+    fn what_is_nearly_scarce_is_worth_something_by_even_prices() {
+        let one = realm(&[(&[2.0, 4.0], 2.0), (&[4.0, 8.0], 4.0)]);
+        assert!(close(&one.prices(&[100.0, 199.0]), &[1.0, 0.0]));
+        assert!(close(&one.even_prices(&[100.0, 199.0]), &[0.5, 0.25]));
+        assert!(close(&one.even_prices(&[100.0, 100.0]), &[1.0, 0.0]), "memory is plenty");
     }
 
     #[test]

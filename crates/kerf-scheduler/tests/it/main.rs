@@ -8,6 +8,7 @@ mod checker;
 mod daemons;
 mod default_spread;
 mod flexibility;
+mod packing;
 mod placing;
 mod preferences;
 mod probe;

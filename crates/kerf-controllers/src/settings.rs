@@ -39,6 +39,8 @@ pub struct Settings {
     pub batching: Batching,
     pub preference_policy: PreferencePolicy,
     pub min_values_policy: MinValuesPolicy,
+    /// Whether to look for cheaper machines than the first plan has.
+    pub packing: bool,
     pub gates: FeatureGates,
     /// Put on pods that declare no spread constraints of their own. They carry no selector: it is
     /// deduced for each pod.
@@ -63,6 +65,7 @@ impl Default for Settings {
             batching: Batching::default(),
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,
+            packing: false,
             gates: FeatureGates::default(),
             default_spread: Vec::new(),
             churn: ChurnControls::default(),

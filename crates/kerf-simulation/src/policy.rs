@@ -70,8 +70,9 @@ const BATCH_IDLE: &str = "batch-idle-duration";
 const BATCH_MAX: &str = "batch-max-duration";
 const PREFERENCES: &str = "preference-policy";
 const MIN_VALUES: &str = "min-values-policy";
+const PACKING: &str = "packing";
 
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     UTILIZATION,
     PRICE_FACTOR,
     SAVINGS,
@@ -81,6 +82,7 @@ const FLAGS: [&str; 9] = [
     BATCH_MAX,
     PREFERENCES,
     MIN_VALUES,
+    PACKING,
 ];
 const POLICY_FIELD: &str = "consolidationPolicy";
 /// The flag of each control, and the field by which a pool overrules it.
@@ -306,6 +308,7 @@ fn set(settings: &mut Settings, flag: &str, value: &Value) -> Result<(), PolicyE
                 _ => return Err(invalid("Strict or BestEffort")),
             };
         }
+        PACKING => settings.packing = read(&text).ok_or_else(|| invalid("true or false"))?,
         _ => return Err(PolicyError::UnknownFlag { name: flag.to_owned() }),
     }
     Ok(())

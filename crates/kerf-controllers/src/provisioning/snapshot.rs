@@ -11,7 +11,7 @@ use kerf_model::{
 };
 use kerf_provider::{CloudProvider, ProviderError};
 use kerf_runtime::events::{Notice, Severity};
-use kerf_scheduler::{Options, ReservedMode};
+use kerf_scheduler::{Options, PACKING, ReservedMode};
 use kube::ResourceExt;
 use tracing::{error, info};
 
@@ -103,6 +103,7 @@ impl Settings {
                 ReservedMode::Off
             },
             max_instance_types: MAX_INSTANCE_TYPES,
+            packing: if self.packing { PACKING } else { 0 },
             ..Options::default()
         }
     }

@@ -183,6 +183,13 @@ pub(crate) const PREFERENCE_POLICY: Flag = Flag {
     expected: "Respect or Ignore",
     ..TEXT
 };
+pub(crate) const PACKING: Flag = Flag {
+    name: "packing",
+    env: "PACKING",
+    heading: "Scheduling",
+    help: "Look for cheaper machines for pending pods than Karpenter's way of placing them finds",
+    ..BOOL
+};
 pub(crate) const MIN_VALUES_POLICY: Flag = Flag {
     name: "min-values-policy",
     env: "MIN_VALUES_POLICY",
@@ -352,7 +359,7 @@ pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
     OWN.into_iter()
 }
 
-static OWN: [&Flag; 35] = [
+static OWN: [&Flag; 36] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,
@@ -371,6 +378,7 @@ static OWN: [&Flag; 35] = [
     &BATCH_IDLE_DURATION,
     &PREFERENCE_POLICY,
     &MIN_VALUES_POLICY,
+    &PACKING,
     &SCHEDULER_CONFIG,
     &CPU_REQUESTS,
     &FEATURE_GATES,

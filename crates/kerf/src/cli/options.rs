@@ -82,6 +82,7 @@ impl Options {
             },
             preference_policy: values.preference_policy()?,
             min_values_policy: values.min_values_policy()?,
+            packing: values.bool(&flags::PACKING)?,
             gates,
             default_spread: values.default_spread()?,
             churn: values.churn()?,
@@ -145,7 +146,7 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
     }
 
     /// Variables know more spellings than flags. That is how Karpenter has it.
-    fn bool(&self, flag: &'static Flag) -> Result<bool, InvalidValue> {
+    pub(super) fn bool(&self, flag: &'static Flag) -> Result<bool, InvalidValue> {
         let from_flag = given(self.matches, flag).is_some();
         self.map(flag, |text| if from_flag { text.parse().ok() } else { parse_bool(text) })
     }

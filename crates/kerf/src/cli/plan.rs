@@ -61,9 +61,10 @@ pub(crate) struct SnapshotOptions {
 }
 
 /// The flags of the operator that decisions depend on.
-const DECIDING: [&Flag; 9] = [
+const DECIDING: [&Flag; 10] = [
     &flags::PREFERENCE_POLICY,
     &flags::MIN_VALUES_POLICY,
+    &flags::PACKING,
     &flags::FEATURE_GATES,
     &flags::SCHEDULER_CONFIG,
     &flags::PROVIDER,
@@ -315,6 +316,7 @@ fn deciding(
     let settings = Settings {
         preference_policy: values.preference_policy()?,
         min_values_policy: values.min_values_policy()?,
+        packing: values.bool(&flags::PACKING)?,
         gates,
         default_spread: values.default_spread()?,
         churn: values.churn()?,

@@ -209,6 +209,10 @@ fn each_flag_has_its_setting() {
     let without = Settings { pod_metrics: false, ..Settings::default() };
     assert_eq!(settings(&["--disable-pod-metrics"], &[]), without);
     assert_eq!(settings(&[], &[("DISABLE_POD_METRICS", "true")]), without);
+    let packed = Settings { packing: true, ..Settings::default() };
+    assert_eq!(settings(&["--packing"], &[]), packed);
+    assert_eq!(settings(&[], &[("PACKING", "true")]), packed);
+    assert_eq!(settings(&["--packing=false"], &[("PACKING", "true")]), Settings::default());
 }
 
 #[test]

@@ -45,8 +45,8 @@ pub(crate) struct Packing {
     /// How often each case is drawn; 10 if not given, 3 with --quick
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
-    /// What the search for cheaper machines may cost, in looks at sorts of pods; a million takes some 20 ms
-    #[arg(long, value_name = "LOOKS", default_value_t = 2_000_000)]
+    /// What the search for cheaper machines may cost, in looks at sorts of pods; a million takes some 15 ms
+    #[arg(long, value_name = "LOOKS", default_value_t = 1_500_000)]
     budget: u64,
     /// Rounds of the search for a better lower bound; the bound holds after any number of them
     #[arg(long, value_name = "COUNT", default_value_t = 30)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kerf_api::conditions::{Conditioned, INITIALIZED};
 
-use crate::{Change, Cluster, Delta, Key};
+use crate::{Change, Cluster, Delta, Key, pods};
 
 /// kube-scheduler binds a pod within seconds of a machine being ready for it. A pod that was sent there this many times, ten
 /// seconds apart, has a scheduler that does not bind it, and keeps the machine no longer.
@@ -40,7 +40,8 @@ impl Cluster {
         if object.is_true(INITIALIZED) {
             let before = self.marks.nominations.remove(claim).unwrap_or_default();
             let times = |pod: Key| {
-                let times = before.get(&pod).map_or(1, |times| times.saturating_add(1));
+                let times = before.get(&pod).filter(|_| !self.is_held(&pod));
+                let times = times.map_or(1, |times| times.saturating_add(1));
                 (pod, times)
             };
             let now: BTreeMap<Key, u32> = pods.into_iter().map(times).collect();
@@ -52,6 +53,12 @@ impl Cluster {
         }
         let stored = self.marks.nominated_until.entry(claim.to_owned()).or_insert(until);
         *stored = until.max(*stored);
+    }
+
+    /// Whether the pod still runs on a machine that goes. Its eviction waits for a budget or for another pod, and no scheduler is at
+    /// fault: without the place that is kept for it, the next plan would launch a machine for it again.
+    fn is_held(&self, pod: &Key) -> bool {
+        self.pods.get(pod).is_some_and(|pod| pods::node_name(pod).is_some())
     }
 
     pub fn nominated_until(&self, claim: &str) -> Option<Timestamp> {
@@ -163,6 +170,29 @@ mod tests {
         assert_eq!(last(ready("c"), &another), Some(7), "another pod has yet to come");
         let came = [&["a"][..], &["a"], &["a"], &["a"], &["a"], &["b"], &["a"]];
         assert_eq!(last(ready("c"), &came), Some(7), "it was not waiting for a while");
+    }
+
+    #[test]
+    fn a_pod_whose_eviction_hangs_is_expected_until_it_is_gone() {
+        let mut cluster = Cluster::default();
+        let mut claim = claim("c");
+        claim.condition_set(seconds(0)).set_true(INITIALIZED);
+        cluster.apply(claim);
+        let held: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "d"}, "spec": {"containers": [], "nodeName": "n"},
+        }))
+        .unwrap();
+        cluster.apply(held.clone());
+        let until = |cluster: &Cluster| cluster.nominated_until("c").map(Timestamp::as_second);
+        for time in 1..20 {
+            cluster.nominate("c", [pod("a")], seconds(time));
+        }
+        assert_eq!(until(&cluster), Some(19));
+        cluster.delete(&held);
+        for time in 20..40 {
+            cluster.nominate("c", [pod("a")], seconds(time));
+        }
+        assert_eq!(until(&cluster), Some(23), "another one has its name, and waits as any other");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kerf_api::{
     NodeClaim, NodeExt, ObjectExt,
-    conditions::{Conditioned, INSTANCE_TERMINATING},
+    conditions::{Conditioned, INITIALIZED, INSTANCE_TERMINATING},
     labels, taints,
 };
 use kerf_model::{Resources, resources::ResourcesError};
@@ -124,8 +124,11 @@ impl StateNode<'_> {
         self.claim.is_none() || self.is_labelled(labels::REGISTERED)
     }
 
+    /// Its claim remembers it where somebody has taken the label from the node: budgets go on counting the node, and it stays a
+    /// candidate. Upstream it is neither from then on.
     pub fn is_initialized(&self) -> bool {
-        self.claim.is_none() || self.is_labelled(labels::INITIALIZED)
+        let was = |claim: &Arc<NodeClaim>| self.is_registered() && claim.is_true(INITIALIZED);
+        self.is_labelled(labels::INITIALIZED) || self.claim.is_none_or(was)
     }
 
     /// On its way out. A node whose claim stays is drained by the one that deleted it, and comes back.
@@ -191,5 +194,43 @@ impl StateNode<'_> {
 
     fn is_labelled(&self, label: &str) -> bool {
         self.node.is_some_and(|node| node.labels().get(label).is_some_and(|value| value == "true"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_node_stays_initialized_when_somebody_takes_its_label() {
+        let check = |was: bool, labels: &Value, expected: bool| {
+            let mut claim: NodeClaim = serde_json::from_value(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
+                "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+                "status": {"providerID": "cloud://1"},
+            }))
+            .unwrap();
+            if was {
+                claim.condition_set(Timestamp::UNIX_EPOCH).set_true(INITIALIZED);
+            }
+            let node: Node = serde_json::from_value(json!({
+                "metadata": {"name": "n", "labels": labels}, "spec": {"providerID": "cloud://1"},
+            }))
+            .unwrap();
+            let mut cluster = Cluster::default();
+            cluster.apply(claim);
+            cluster.apply(node);
+            let machines: Vec<_> = cluster.state_nodes().collect();
+            assert_eq!(machines.len(), 1);
+            assert_eq!(machines[0].is_initialized(), expected, "{was} {labels}");
+        };
+        let (registered, initialized) = ("karpenter.sh/registered", "karpenter.sh/initialized");
+        check(false, &json!({registered: "true"}), false);
+        check(true, &json!({registered: "true"}), true);
+        // The label comes first, the claim's condition after it.
+        check(false, &json!({registered: "true", initialized: "true"}), true);
+        // Its Node was deleted and came again: to be registered, it has to be looked at as any other.
+        check(true, &json!({}), false);
     }
 }

@@ -18,12 +18,12 @@ use crate::{
 
 /// An object without a namespace that the index holds.
 pub(crate) trait Written:
-    Kind + Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned
+    Kind + Resource<DynamicType = ()> + Clone + Debug + PartialEq + Serialize + DeserializeOwned
 {
 }
 
 impl<K> Written for K where
-    K: Kind + Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned
+    K: Kind + Resource<DynamicType = ()> + Clone + Debug + PartialEq + Serialize + DeserializeOwned
 {
 }
 

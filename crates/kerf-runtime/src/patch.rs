@@ -28,32 +28,26 @@ pub async fn patch_both<K>(
     lock: Lock,
 ) -> kube::Result<Option<K>>
 where
-    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
+    K: Resource + Serialize + DeserializeOwned + Clone + Debug + PartialEq,
 {
-    let written = patch(api, before, after, lock, Part::AllButStatus).await?;
-    let mut read = before.clone();
-    if let Some(written) = &written {
-        read.meta_mut().resource_version.clone_from(&written.meta().resource_version);
+    // Most looks at an object find nothing to write, and to compare two is much cheaper than to write both out as JSON.
+    if before == after {
+        return Ok(None);
     }
-    Ok(patch(api, &read, after, lock, Part::Status).await?.or(written))
-}
-
-async fn patch<K>(
-    api: &Api<K>,
-    before: &K,
-    after: &K,
-    lock: Lock,
-    part: Part,
-) -> kube::Result<Option<K>>
-where
-    K: Resource + Serialize + DeserializeOwned + Clone + Debug,
-{
-    let Some((name, patch)) = difference(before, after, lock, part)? else { return Ok(None) };
-    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    match part {
-        Part::AllButStatus => api.patch(&name, &params, &patch).await.map(Some),
-        Part::Status => api.patch_status(&name, &params, &patch).await.map(Some),
+    let Difference { rest, status } = difference(before, after)?;
+    let (name, params) = (before.meta().name.clone().unwrap_or_default(), PatchParams::default());
+    let mut version = before.meta().resource_version.clone();
+    let mut written = None;
+    if !rest.is_empty() {
+        let changed = api.patch(&name, &params, &merge(rest, lock, version.as_deref())).await?;
+        version.clone_from(&changed.meta().resource_version);
+        written = Some(changed);
     }
+    if !status.is_empty() {
+        let patch = merge(status, lock, version.as_deref());
+        written = Some(api.patch_status(&name, &params, &patch).await?);
+    }
+    Ok(written)
 }
 
 /// The change from `before` to `after`, made to `newest`, which others have changed meanwhile. `None`: both changed the
@@ -97,39 +91,30 @@ fn merged(
     Ok(Some(Value::Object(all)))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    AllButStatus,
-    Status,
+/// What changed, in the two parts that are written one after the other.
+struct Difference {
+    rest: Map<String, Value>,
+    status: Map<String, Value>,
 }
 
-fn difference<K: Resource + Serialize>(
-    before: &K,
-    after: &K,
-    lock: Lock,
-    part: Part,
-) -> kube::Result<Option<(String, Value)>> {
+fn difference<K: Serialize>(before: &K, after: &K) -> kube::Result<Difference> {
     let to_value = |k: &K| serde_json::to_value(k).map_err(kube::Error::SerdeError);
-    let mut changes = merge_patch(&to_value(before)?, &to_value(after)?);
-    match part {
-        Part::AllButStatus => {
-            changes.remove("status");
-        }
-        Part::Status => changes.retain(|field, _| field == "status"),
-    }
-    if changes.is_empty() {
-        return Ok(None);
-    }
+    let mut rest = merge_patch(&to_value(before)?, &to_value(after)?);
+    let status = rest.remove_entry("status").into_iter().collect();
+    Ok(Difference { rest, status })
+}
+
+/// With a lock, the server compares the version.
+fn merge(mut changes: Map<String, Value>, lock: Lock, version: Option<&str>) -> Patch<Value> {
     if lock == Lock::Optimistic
-        && let Some(version) = &before.meta().resource_version
+        && let Some(version) = version
     {
         let metadata = changes.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(metadata) = metadata {
-            metadata.insert("resourceVersion".into(), Value::String(version.clone()));
+            metadata.insert("resourceVersion".into(), version.into());
         }
     }
-    let name = before.meta().name.clone().unwrap_or_default();
-    Ok(Some((name, Value::Object(changes))))
+    Patch::Merge(Value::Object(changes))
 }
 
 /// The merge patch (RFC 7396) that turns `before` into `after`; empty when they are equal.
@@ -211,12 +196,19 @@ mod tests {
         let mut after = before.clone();
         after.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
         after.status = Some(serde_json::from_value(json!({"phase": "Running"})).unwrap());
-        let get = |lock, part| difference(&before, &after, lock, part).unwrap().unwrap().1;
+        let Difference { rest, status } = difference(&before, &after).unwrap();
+        let sent = |changes: &Map<String, Value>, lock| {
+            let Patch::Merge(patch) = merge(changes.clone(), lock, Some("7")) else {
+                panic!("no merge patch")
+            };
+            patch
+        };
         assert_eq!(
-            get(Lock::Optimistic, Part::AllButStatus),
+            sent(&rest, Lock::Optimistic),
             json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}})
         );
-        assert_eq!(get(Lock::None, Part::Status), json!({"status": {"phase": "Running"}}));
-        assert!(difference(&before, &before, Lock::Optimistic, Part::Status).unwrap().is_none());
+        assert_eq!(sent(&status, Lock::None), json!({"status": {"phase": "Running"}}));
+        let Difference { rest, status } = difference(&before, &before).unwrap();
+        assert!(rest.is_empty() && status.is_empty());
     }
 }

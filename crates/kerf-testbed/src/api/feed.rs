@@ -31,6 +31,8 @@ pub(crate) struct Feed {
     wanted: Wanted,
     /// By table: resources of several versions share one.
     cursors: BTreeMap<usize, (Arc<Resource>, Cursor)>,
+    /// How many tables there were when it looked for new ones. A feed is asked very often, and tables are made rarely.
+    tables: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ impl Wanted {
 
 impl Feed {
     pub(crate) fn new(api: Api, wanted: Wanted) -> Self {
-        Self { api, wanted, cursors: BTreeMap::new() }
+        Self { api, wanted, cursors: BTreeMap::new(), tables: 0 }
     }
 
     /// All changes since the last time; what is there at the first time counts as added. Ready when there are any.
@@ -76,6 +78,10 @@ impl Feed {
     }
 
     fn open_missing(&mut self, state: &mut State, changes: &mut Vec<Seen>) {
+        let tables = state.store.tables();
+        if std::mem::replace(&mut self.tables, tables) == tables {
+            return;
+        }
         let wanted = state.resources.iter().filter(|resource| {
             self.wanted.includes(resource) && !self.cursors.contains_key(&resource.table)
         });

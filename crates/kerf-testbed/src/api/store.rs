@@ -77,6 +77,11 @@ impl Store {
         self.tables.len() - 1
     }
 
+    /// How many there are. None is ever taken away.
+    pub(crate) fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }

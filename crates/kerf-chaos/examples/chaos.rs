@@ -48,6 +48,7 @@ fn main() -> ExitCode {
                 line["only"] = json!(kept);
                 line["plan"] = json!(plan.only(&kept));
                 line["log"] = json!(shorter.log);
+                line["cluster"] = json!(shorter.cluster);
                 line["shortest"] =
                     json!(shorter.violations.iter().map(ToString::to_string).collect::<Vec<_>>());
             }
@@ -65,6 +66,6 @@ fn line(seed: u64, plan: &Plan, outcome: &Outcome) -> Value {
         "refused": outcome.refused.len(), "refusals": outcome.refused.iter().take(3).collect::<Vec<_>>(),
         "digest": format!("{:016x}", outcome.digest),
         "violations": outcome.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "log": outcome.log, "coverage": outcome.coverage.to_json(),
+        "log": outcome.log, "cluster": outcome.cluster, "coverage": outcome.coverage.to_json(),
     })
 }

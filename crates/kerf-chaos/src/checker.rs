@@ -27,6 +27,9 @@ use objects::{Claim, Node, Pod, Pool, allowed, amounts, budgets, list, text};
 
 /// A watch may be late or silent for 30 s, and a decision is looked at a second time after 15 s.
 pub const LAG: Millis = 60_000;
+/// The same while nothing comes between the operators and the API server: what has changed is heard of at once, and the second look
+/// is at the cluster as it is then.
+const SHORT_LAG: Millis = 5_000;
 /// A write is seen a moment after it was sent.
 const MOMENT: Millis = 2_000;
 /// Objects of another operator are named so.
@@ -45,6 +48,7 @@ pub enum Invariant {
     EvictionsThroughTheApi,
     DoNotDisruptKept,
     TaintBeforeEviction,
+    TaintBeforeDisruption,
     OneWriter,
     ForeignUntouched,
     RefusalsNamed,
@@ -69,6 +73,7 @@ impl Invariant {
             }
             Self::DoNotDisruptKept => "do-not-disrupt pods are not disrupted voluntarily",
             Self::TaintBeforeEviction => "a node is tainted before its pods are evicted",
+            Self::TaintBeforeDisruption => "a node is tainted before its claim is disrupted",
             Self::OneWriter => "no replica writes while another holds the lease",
             Self::ForeignUntouched => "objects of other operators are left alone",
             Self::RefusalsNamed => "conditions and events have a reason",
@@ -140,6 +145,8 @@ pub struct Checker {
     instances: BTreeMap<String, Instance>,
     orphans: Orphans,
     holder: Option<String>,
+    /// When something last came between an operator and the API server, or stopped one.
+    troubled: Option<Millis>,
     evictions: Vec<Eviction>,
     last_command: Option<(Millis, String)>,
     commands: u64,
@@ -166,6 +173,17 @@ impl Checker {
         if self.violations.iter().all(is_new) {
             self.violations.push(Violation { at: self.now, invariant, what });
         }
+    }
+
+    /// Something comes between an operator and the API server, or stops one.
+    pub fn is_troubled(&mut self, now: Millis) {
+        self.tick(now);
+        self.troubled = Some(self.now);
+    }
+
+    /// How old a change has to be to count against an operator that decides what to disrupt.
+    fn lag(&self) -> Millis {
+        if self.troubled.is_some_and(|at| at + LAG > self.now) { LAG } else { SHORT_LAG }
     }
 
     pub fn tick(&mut self, now: Millis) {
@@ -353,8 +371,13 @@ impl Checker {
         let Some((_, reason)) = claim.marked else { return };
         self.last_command = Some((self.now, format!("{reason} {name}")));
         self.commands += 1;
-        let heard = self.now - LAG;
+        let heard = self.now - self.lag();
         let known = |since: Millis| since <= heard;
+        if self.nodes.get(&claim.node).is_some_and(|node| !node.is_disrupted) {
+            let what =
+                format!("NodeClaim {name} is disrupted, and its node {} has no taint", claim.node);
+            self.note(Invariant::TaintBeforeDisruption, what);
+        }
         // Drift goes on in spite of such pods where there is a time by which they have to go.
         let is_forced = claim.has_grace_period && reason == "Drifted";
         let mut on_node = self.pods.iter().filter(|(_, pod)| pod.node == claim.node);
@@ -376,7 +399,7 @@ impl Checker {
         };
         let disrupted = self.claims.values().filter(counts).count();
         let Some(pool) = self.pools.get(&claim.pool) else { return };
-        let most = pool.budgets.since(self.now - LAG);
+        let most = pool.budgets.since(heard);
         let most = most.map(|(budgets, total)| allowed(budgets, *total, &reason)).max();
         if most.is_some_and(|most| disrupted > most) {
             let what = format!(

@@ -12,9 +12,10 @@ pub(crate) struct Hands {
     client: Client,
 }
 
-const KINDS: [(&str, &str, bool, &str); 13] = [
+const KINDS: [(&str, &str, bool, &str); 16] = [
     ("Node", "/api/v1", false, "nodes"),
     ("Pod", "/api/v1", true, "pods"),
+    ("PodTemplate", "/api/v1", true, "podtemplates"),
     ("PersistentVolumeClaim", "/api/v1", true, "persistentvolumeclaims"),
     ("Deployment", "/apis/apps/v1", true, "deployments"),
     ("StatefulSet", "/apis/apps/v1", true, "statefulsets"),
@@ -25,6 +26,8 @@ const KINDS: [(&str, &str, bool, &str); 13] = [
     ("StorageClass", "/apis/storage.k8s.io/v1", false, "storageclasses"),
     ("NodePool", "/apis/karpenter.sh/v1", false, "nodepools"),
     ("NodeClaim", "/apis/karpenter.sh/v1", false, "nodeclaims"),
+    ("NodeOverlay", "/apis/karpenter.sh/v1alpha1", false, "nodeoverlays"),
+    ("CapacityBuffer", "/apis/autoscaling.x-k8s.io/v1beta1", true, "capacitybuffers"),
     ("KWOKNodeClass", "/apis/karpenter.kwok.sh/v1alpha1", false, "kwoknodeclasses"),
 ];
 const EC2: (&str, &str, bool, &str) =

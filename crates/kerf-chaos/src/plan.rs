@@ -5,7 +5,9 @@
 //! still have a meaning.
 
 mod account;
+mod features;
 mod hostile;
+mod picky;
 mod pools;
 mod users;
 mod weather;
@@ -16,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use account::AccountFault;
+pub use features::Gates;
 pub use weather::{ApiFault, ApiRule, CloudKind, CloudRule};
 
 const MINUTE: u64 = 60_000;
@@ -32,6 +35,8 @@ pub struct Plan {
     pub provider: Provider,
     /// Whether watches last 15 s, as in production, or minutes. Connections hang only in the first case.
     pub short_watches: bool,
+    #[serde(default)]
+    pub gates: Gates,
     pub actions: Vec<Timed>,
 }
 
@@ -127,6 +132,12 @@ pub enum Action {
     Silence {
         which: u64,
     },
+    /// A node says of itself that it has this fault, or that it has it no longer; none has when all is well again.
+    Ail {
+        which: u64,
+        kind: String,
+        on: bool,
+    },
     /// SIGKILL, and a new process after so many seconds.
     Kill {
         replica: usize,
@@ -153,9 +164,15 @@ impl Plan {
     pub fn of(seed: u64, hours: u64, provider: Provider) -> Self {
         let mut random = Random::seeded(seed ^ 0xc4a0_5000);
         let short_watches = random.chance(0.25);
-        let mut plan = Self { seed, provider, short_watches, actions: Vec::new() };
+        let mut features = Random::seeded(seed ^ 0xfea7_0000);
+        let gates = Gates::of(&mut features);
+        let mut plan = Self { seed, provider, short_watches, gates, actions: Vec::new() };
         let mut workloads = workloads::Workloads::default();
-        for object in pools::first(&mut random.fork()).into_iter().chain(workloads::first()) {
+        for object in pools::first(&mut random.fork())
+            .into_iter()
+            .chain(workloads::first())
+            .chain(gates.first())
+        {
             plan.add(0, Action::Create(object));
         }
         for _ in 0..3 + random.below(4) {
@@ -169,6 +186,12 @@ impl Plan {
             // What is left has to be enough to come to rest.
             let until = (now + storm).min(end.saturating_sub(CALM).max(now + HOUR / 2));
             plan.storm(&mut random, &mut workloads, now, until);
+            let of_features = gates.storm(&mut features, now, until);
+            for (at, action) in
+                of_features.into_iter().chain(picky::storm(&mut features, now, until))
+            {
+                plan.add(at, action);
+            }
             plan.add(until, Action::Calm(CALM));
             now = until + CALM + MINUTE;
         }

@@ -1,8 +1,8 @@
 //! One of the two operators: started, ended and started again, as a Deployment's pod is.
 
 use jiff::SignedDuration;
-use kerf_controllers::Settings;
 use kerf_controllers::operator::{OperatorError, Timing};
+use kerf_controllers::{Settings, settings::FeatureGates};
 use kerf_model::InstanceType;
 use kerf_runtime::{election::Lost, leadership::Ended};
 use kerf_simulation::Connect;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::checker::Invariant;
 use crate::coverage::Coverage;
 use crate::journal::{Calls, Judge};
-use crate::plan::ApiRule;
+use crate::plan::{ApiRule, Gates};
 
 const NAMES: [&str; 2] = ["first", "second"];
 /// A container that has ended is started again after a while.
@@ -39,6 +39,19 @@ pub(crate) struct Site {
     pub(crate) cloud: CloudFaults,
     pub(crate) timing: Timing,
     pub(crate) judge: Judge,
+    pub(crate) gates: Gates,
+}
+
+/// What operators run with where these gates are on.
+fn settings(gates: Gates) -> Settings {
+    let gates = FeatureGates {
+        node_repair: gates.node_repair,
+        spot_to_spot_consolidation: gates.spot_to_spot,
+        node_overlay: gates.node_overlay,
+        capacity_buffer: gates.capacity_buffer,
+        ..FeatureGates::default()
+    };
+    Settings { gates, ..Settings::default() }
 }
 
 #[derive(Debug)]
@@ -78,6 +91,11 @@ impl Replica {
         }
     }
 
+    /// Whether something comes between it and the API server.
+    pub(crate) fn is_troubled(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -89,7 +107,7 @@ impl Replica {
         faults.read_along(Arc::new(journal));
         let (of, cloud) = (Arc::clone(&site.of), site.cloud.clone());
         let terms = Terms {
-            settings: Settings::default(),
+            settings: settings(site.gates),
             catalogue: catalogue(&*site.of),
             provider: Connect::by(move |kwok| {
                 Arc::new(FaultyCloud::new(of.connect(kwok), cloud.clone()))

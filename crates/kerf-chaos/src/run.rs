@@ -36,6 +36,8 @@ pub struct Outcome {
     pub coverage: Coverage,
     /// The last of what happened before the first violation, to be read.
     pub log: Vec<String>,
+    /// The cluster after the first violation, to be read.
+    pub cluster: Vec<String>,
 }
 
 impl Outcome {

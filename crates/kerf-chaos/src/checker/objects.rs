@@ -8,6 +8,7 @@ use super::quantity::milli;
 
 pub(super) const FINALIZER: &str = "karpenter.sh/termination";
 const POOL: &str = "/metadata/labels/karpenter.sh~1nodepool";
+const GIVEN_UP: &str = "/metadata/annotations/karpenter.sh~1nodeclaim-termination-timestamp";
 const DO_NOT_DISRUPT: &str = "/metadata/annotations/karpenter.sh~1do-not-disrupt";
 
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -105,7 +106,9 @@ impl Claim {
             is_terminating: is_true(object, "InstanceTerminating"),
             has_finalizer,
             had_finalizer: has_finalizer || before.is_some_and(|it| it.had_finalizer),
-            has_grace_period: !text(object, "/spec/terminationGracePeriod").is_empty(),
+            // Repair sets the time by which a node that is unwell has to be gone.
+            has_grace_period: !text(object, "/spec/terminationGracePeriod").is_empty()
+                || !text(object, GIVEN_UP).is_empty(),
             expires: !matches!(expiry, "" | "Never" | "720h" | "720h0m0s"),
         }
     }

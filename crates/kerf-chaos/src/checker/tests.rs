@@ -65,6 +65,12 @@ fn two_nodes() -> Checker {
     checker
 }
 
+/// The operator disrupts a node: first the taint, then the reason.
+fn disrupts(checker: &mut Checker, now: Millis, name: &str, conditions: &[(&str, &str)]) {
+    checker.saw(now, "nodes", name, &node(name, true), false);
+    checker.saw(now, "nodeclaims", name, &claim(name, conditions, &json!({})), false);
+}
+
 fn found(checker: &Checker) -> Vec<Invariant> {
     checker.violations().iter().map(|it| it.invariant).collect()
 }
@@ -81,7 +87,7 @@ fn a_launch_beyond_the_limit() {
     assert_eq!(found(&checker), [Invariant::LimitsKept]);
     // One of the others was being replaced when it came.
     let mut checker = two_nodes();
-    checker.saw(HOUR, "nodeclaims", "a", &claim("a", &MARKED, &json!({})), false);
+    disrupts(&mut checker, HOUR, "a", &MARKED);
     checker.saw(HOUR, "nodeclaims", "c", &claim("c", &READY, &json!({})), false);
     assert_eq!(found(&checker), []);
     // The limit was lowered a moment ago.
@@ -95,16 +101,43 @@ fn a_launch_beyond_the_limit() {
 #[test]
 fn a_disruption_beyond_the_budget() {
     let mut checker = two_nodes();
-    checker.saw(HOUR, "nodeclaims", "a", &claim("a", &MARKED, &json!({})), false);
+    disrupts(&mut checker, HOUR, "a", &MARKED);
     assert_eq!(found(&checker), []);
-    checker.saw(2 * HOUR, "nodeclaims", "b", &claim("b", &MARKED, &json!({})), false);
+    disrupts(&mut checker, 2 * HOUR, "b", &MARKED);
     assert_eq!(found(&checker), [Invariant::BudgetsKept]);
     // The instance of the first is told to end: it counts no longer.
     let mut checker = two_nodes();
     let ending = [MARKED.as_slice(), &[("InstanceTerminating", "InstanceTerminating")]].concat();
-    checker.saw(HOUR, "nodeclaims", "a", &claim("a", &ending, &json!({})), false);
-    checker.saw(2 * HOUR, "nodeclaims", "b", &claim("b", &MARKED, &json!({})), false);
+    disrupts(&mut checker, HOUR, "a", &ending);
+    disrupts(&mut checker, 2 * HOUR, "b", &MARKED);
     assert_eq!(found(&checker), []);
+}
+
+/// While nothing comes between them and the API server, operators know of what happened seconds ago.
+#[test]
+fn what_an_operator_has_to_know() {
+    let deleted = json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"});
+    for (is_troubled, age, expected) in [
+        (false, SHORT_LAG, vec![Invariant::BudgetsKept]),
+        (false, SHORT_LAG - 1, vec![]),
+        (true, LAG - 1, vec![]),
+        (true, LAG, vec![Invariant::BudgetsKept]),
+    ] {
+        let mut checker = two_nodes();
+        checker.saw(HOUR - age, "nodeclaims", "a", &claim("a", &READY, &deleted), false);
+        if is_troubled {
+            checker.is_troubled(HOUR - 1);
+        }
+        disrupts(&mut checker, HOUR, "b", &MARKED);
+        assert_eq!(found(&checker), expected, "{is_troubled} {age}");
+    }
+}
+
+#[test]
+fn a_node_without_a_taint_that_is_disrupted() {
+    let mut checker = two_nodes();
+    checker.saw(HOUR, "nodeclaims", "a", &claim("a", &MARKED, &json!({})), false);
+    assert_eq!(found(&checker), [Invariant::TaintBeforeDisruption]);
 }
 
 #[test]
@@ -112,7 +145,7 @@ fn a_protected_pod_on_a_node_that_is_disrupted() {
     for (since, expected) in [(HOUR, vec![Invariant::DoNotDisruptKept]), (2 * HOUR - 1, vec![])] {
         let mut checker = two_nodes();
         checker.saw(since, "pods", "default/x", &pod("a", true), false);
-        checker.saw(2 * HOUR, "nodeclaims", "a", &claim("a", &MARKED, &json!({})), false);
+        disrupts(&mut checker, 2 * HOUR, "a", &MARKED);
         assert_eq!(found(&checker), expected, "{since}");
     }
 }
@@ -315,7 +348,7 @@ fn what_is_not_at_rest() {
 fn commands_in_calm() {
     for (at, expected) in [(HOUR, vec![]), (3 * HOUR - 1, vec![Invariant::Settles])] {
         let mut checker = two_nodes();
-        checker.saw(at, "nodeclaims", "a", &claim("a", &MARKED, &json!({})), false);
+        disrupts(&mut checker, at, "a", &MARKED);
         checker.saw(at, "nodeclaims", "a", &claim("a", &READY, &json!({})), true);
         checker.saw(at, "nodes", "a", &node("a", true), true);
         checker.is_at_rest(3 * HOUR, 0);

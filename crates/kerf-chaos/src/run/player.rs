@@ -108,7 +108,14 @@ impl Player {
         let timing = if plan.short_watches { Timing::default() } else { Timing::in_process() };
         Self {
             hands: Hands::new(&testbed),
-            site: Site { cloud: CloudFaults::seeded(plan.seed), testbed, of, timing, judge },
+            site: Site {
+                cloud: CloudFaults::seeded(plan.seed),
+                testbed,
+                of,
+                timing,
+                judge,
+                gates: plan.gates,
+            },
             actors,
             account,
             replicas: [Replica::new(0), Replica::new(1)],
@@ -149,6 +156,10 @@ impl Player {
             Some(first) => self.lines(&log, first.at, &first.what),
             None => Vec::new(),
         };
+        let cluster = match violations.first() {
+            Some(_) => self.site.testbed.dump().lines().map(str::to_owned).collect(),
+            None => Vec::new(),
+        };
         let launched = log
             .entries()
             .iter()
@@ -161,6 +172,7 @@ impl Player {
             refused: self.refused.clone(),
             coverage,
             log: lines,
+            cluster,
             violations,
         }
     }
@@ -185,7 +197,14 @@ impl Player {
             (then <= at).then(|| format!("{}   {sign} {} {}", clock(then), it.resource, it.key))
         }));
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = told.iter().filter(|(then, name, _)| *then <= at && named(name));
+        // An event about a pod may be what names the node that the violation is about.
+        let is_mentioned = |said: &str| {
+            let mut words = said.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '.'));
+            words.any(named)
+        };
+        let told = told
+            .iter()
+            .filter(|(then, name, said)| *then <= at && (named(name) || is_mentioned(said)));
         lines.extend(told.map(|(then, name, said)| format!("{}   ! {name} {said}", clock(*then))));
         lines.sort_by(|a, b| a[..8].cmp(&b[..8]));
         let skipped = lines.len().saturating_sub(LINES);
@@ -202,8 +221,12 @@ impl Player {
             }
             let now = self.site.judge.now();
             let instances = self.instances();
+            let is_troubled = self.replicas.iter().any(Replica::is_troubled);
             let failed = {
                 let mut checker = self.site.judge.lock();
+                if is_troubled {
+                    checker.is_troubled(now);
+                }
                 checker.saw_instances(now, instances);
                 checker.has_failed()
             };
@@ -320,6 +343,10 @@ impl Player {
                 }
                 Ok(())
             }
+            Action::Ail { which, kind, on } => match self.pick(Crowd::Nodes, *which).await {
+                Some(node) => self.ail(&node, kind, *on).await,
+                None => Ok(()),
+            },
             Action::Kill { replica, down } => {
                 self.replicas[*replica].kill(Duration::from_secs(*down), &mut reached);
                 Ok(())
@@ -421,6 +448,21 @@ impl Player {
         Ok(())
     }
 
+    /// The other conditions stay as they are.
+    async fn ail(&self, node: &Value, kind: &str, on: bool) -> Result<(), String> {
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let mut conditions: Vec<_> =
+            conditions.into_iter().filter(|condition| condition["type"] != kind).collect();
+        if on {
+            conditions.push(json!({
+                "type": kind, "status": "True", "reason": "Played", "message": "",
+                "lastHeartbeatTime": THEN, "lastTransitionTime": THEN,
+            }));
+        }
+        let status = json!({"status": {"conditions": conditions}});
+        self.patch_one("Node", name(node), true, &status).await
+    }
+
     async fn pretend(&self, which: u64) -> Result<(), String> {
         let Some(claim) = self.pick(Crowd::Claims, which).await else { return Ok(()) };
         let copy = json!({
@@ -452,6 +494,7 @@ impl Player {
         if !other.is_running() {
             return Ok(());
         }
+        self.site.judge.lock().is_troubled(self.site.judge.now());
         self.replicas[leader].suspend(SUSPENDED);
         self.hands.give_lease(other.name).await?;
         self.site.judge.lock().leads(self.site.judge.now(), other.name);
@@ -484,6 +527,11 @@ impl Player {
             if node["metadata"]["annotations"].get(actors::NEVER_READY).is_some() {
                 let _ = self.hands.delete("Node", name(&node)).await;
             }
+            for kind in ["KWOKUnhealthy", "KWOKRebootRequired"] {
+                if is_ailing(&node, kind) {
+                    let _ = self.ail(&node, kind, false).await;
+                }
+            }
             if node["spec"]["unschedulable"] == true {
                 let uncordon = json!({"spec": {"unschedulable": null}});
                 let _ = self.patch_one("Node", name(&node), false, &uncordon).await;
@@ -499,4 +547,9 @@ impl Player {
             checker.is_at_rest(now, since);
         }
     }
+}
+
+fn is_ailing(node: &Value, kind: &str) -> bool {
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind)
 }

@@ -79,11 +79,11 @@ fn overlay(random: &mut Random) -> Vec<(u64, Action)> {
     let name = (*choose(random, &OVERLAYS)).to_owned();
     let is_in = |key: &str, value: &str| json!([{"key": key, "operator": "In", "values": [value]}]);
     let requirements = match random.below(5) {
-        0 => is_in("karpenter.sh/capacity-type", *choose(random, &["spot", "on-demand"])),
+        0 => is_in("karpenter.sh/capacity-type", choose::<&str>(random, &["spot", "on-demand"])),
         1 => is_in("topology.kubernetes.io/zone", "test-zone-b"),
-        2 => is_in("karpenter.sh/nodepool", *choose(random, &["p0", "haven"])),
+        2 => is_in("karpenter.sh/nodepool", choose::<&str>(random, &["p0", "haven"])),
         3 => is_in("karpenter.sh/capacity-type", "gold"),
-        _ => is_in("karpenter.kwok.sh/instance-family", *choose(random, &["c", "s", "m"])),
+        _ => is_in("karpenter.kwok.sh/instance-family", choose::<&str>(random, &["c", "s", "m"])),
     };
     let mut spec = json!({"requirements": requirements, "weight": 1 + random.below(3)});
     if random.chance(0.2) {

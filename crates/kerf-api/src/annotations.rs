@@ -4,6 +4,9 @@
 /// of the pod.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
+/// On Nodes, and on NodeClaims until their Node is registered: `true` forbids every repair of the node.
+pub const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
+
 /// On NodePools and NodeClaims: the drift hash of the pool's template, see [`crate::hash`].
 pub const NODE_POOL_HASH: &str = "karpenter.sh/nodepool-hash";
 pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::annotations::{
-    DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST,
+    DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, DO_NOT_REPAIR, POD_DELETION_COST,
 };
 use kerf_model::disruption::{Cost, DeletionCost, DoNotDisrupt, NodeDisruption, PodDisruption};
 use kube_core::ResourceExt;
@@ -13,9 +13,16 @@ use crate::{Cluster, do_not_disrupt::Protection, pods, state_node::StateNode};
 impl Cluster {
     pub(crate) fn node_disruption(&self, machine: StateNode<'_>) -> NodeDisruption {
         let of_claim = machine.claim.map(|claim| NodeDisruption::from(&**claim));
+        let rules = self.repair.as_ref();
         NodeDisruption {
             provider_id: machine.provider_id().to_owned(),
             do_not_disrupt: machine.annotation(DO_NOT_DISRUPT) == Some("true"),
+            do_not_repair: machine.annotation(DO_NOT_REPAIR) == Some("true"),
+            registered: machine.is_registered(),
+            repair: rules
+                .zip(machine.node)
+                .map(|(rules, node)| rules.matches(node))
+                .unwrap_or_default(),
             ready: machine.is_ready(),
             unreadable: self.unreadable_part(machine).map(ToString::to_string),
             ..of_claim.unwrap_or_default()

@@ -44,6 +44,7 @@ use k8s_openapi::api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
 
+use kerf_model::repair::RepairRules;
 use marks::Marks;
 use reservations::Reservations;
 use views::Views;
@@ -81,6 +82,7 @@ pub struct Cluster {
     pod_templates: Objects<PodTemplate>,
     deployments: Objects<Deployment>,
     keeps_buffers: bool,
+    repair: Option<Arc<RepairRules>>,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     /// Live pods by the uid of their DaemonSet, the newest last.
     daemon_pods: BTreeMap<String, BTreeSet<(Option<Time>, Key)>>,
@@ -109,6 +111,16 @@ impl Cluster {
     /// From now on NodePools and NodeClaims of other operators are not taken in.
     pub fn keep_only(&mut self, ownership: Ownership) {
         self.ownership = ownership;
+    }
+
+    /// From now on nodes are compared with these policies.
+    pub fn repair_by(&mut self, rules: Arc<RepairRules>) {
+        self.repair = Some(rules);
+    }
+
+    /// Whether a repair policy is about the node.
+    pub fn is_unhealthy(&self, node: &Node) -> bool {
+        self.repair.as_ref().is_some_and(|rules| !rules.matches(node).is_empty())
     }
 
     pub fn ownership(&self) -> &Ownership {

@@ -108,6 +108,7 @@ impl Cluster {
             virtual_pods,
             seats: BTreeMap::new(),
             pdbs: self.shared_pdbs(),
+            repair: self.repair.clone(),
             in_memory: InMemory {
                 in_queue: inputs.in_queue,
                 nominated_until: self.nominations(now),

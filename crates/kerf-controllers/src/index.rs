@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use kerf_cluster::{
     reservations::{NotReserved, Wanted},
 };
 
+use kerf_model::repair::RepairRules;
 use tracing::info;
 
 use crate::settings::Settings;
@@ -44,6 +45,7 @@ impl Index {
     pub(crate) fn new(
         triggers: Vec<Trigger>,
         settings: &Settings,
+        repair: Option<Arc<RepairRules>>,
         ownership: Ownership,
         report: Report,
     ) -> Self {
@@ -58,6 +60,9 @@ impl Index {
         }
         if settings.gates.pod_deletion_cost_management {
             cluster.manage_deletion_costs();
+        }
+        if let Some(rules) = repair {
+            cluster.repair_by(rules);
         }
         Self {
             cluster: RwLock::new(cluster),
@@ -248,6 +253,7 @@ mod tests {
         let index = Index::new(
             vec![trigger],
             &Settings::default(),
+            None,
             Ownership::default(),
             Box::new(|_, _| {}),
         );

@@ -232,14 +232,20 @@ impl ControllerMetrics {
         self.pods_disrupted.get_or_create(&labels).inc_by(pods as u64);
     }
 
-    pub(crate) fn unhealthy_disrupted(&self, condition: &str, claim: &NodeClaim) {
+    /// `drain`: how long it may take, where a policy says so.
+    pub(crate) fn unhealthy_disrupted(
+        &self,
+        condition: &str,
+        claim: &NodeClaim,
+        drain: Option<Duration>,
+    ) {
         let image = claim.status.as_ref().map(|status| status.image_id.clone());
         let labels = Unhealthy {
             condition: snake_case(condition),
             nodepool: label(claim, labels::NODE_POOL),
             capacity_type: label(claim, labels::CAPACITY_TYPE),
             image_id: image.unwrap_or_default(),
-            termination_mode: termination_mode(claim).into(),
+            termination_mode: drain.map_or_else(|| termination_mode(claim), mode_of).into(),
         };
         self.unhealthy.get_or_create(&labels).inc();
     }
@@ -379,11 +385,12 @@ fn label<K: ResourceExt>(object: &K, key: &str) -> String {
 
 /// How patient the end of the claim is with its pods.
 fn termination_mode(claim: &NodeClaim) -> &'static str {
-    match &claim.spec.termination_grace_period {
-        None => "graceful",
-        Some(period) if period.as_duration().is_zero() => "forceful",
-        Some(_) => "eventual",
-    }
+    claim.spec.termination_grace_period.as_ref().map_or("graceful", |it| mode_of(it.as_duration()))
+}
+
+/// Of a drain that takes so long at most.
+fn mode_of(drain: Duration) -> &'static str {
+    if drain.is_zero() { "forceful" } else { "eventual" }
 }
 
 /// `MemoryPressure` as `memory_pressure`; capitals in a row are one word.

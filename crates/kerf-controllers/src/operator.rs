@@ -13,6 +13,7 @@ use k8s_openapi::api::{
 };
 use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
 use kerf_cluster::{Kind, Ownership};
+use kerf_model::repair::BadPolicies;
 use kerf_provider::{CloudProvider, NodeClassKind, Registry};
 use kerf_runtime::{
     Clock, Fence, Jitter, Metrics, Queue,
@@ -103,6 +104,8 @@ impl fmt::Debug for Operator {
 pub enum OperatorError {
     #[error("a part of the operator ended unexpectedly: {0}")]
     PartEnded(String),
+    #[error(transparent)]
+    RepairPolicies(#[from] BadPolicies),
 }
 
 /// Runs until `stop`. The watches run from the start, the controllers from the moment `elected` is over, so that an
@@ -119,6 +122,7 @@ pub async fn run(
         operator.provider,
         operator.fence.clone(),
     ));
+    let repair = operator.settings.repair_rules(&operator.provider.facts().repair_policies)?;
     tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
@@ -152,6 +156,7 @@ pub async fn run(
         index: Index::new(
             controllers.take_triggers(),
             &operator.settings,
+            repair,
             ownership,
             report(recorder.clone()),
         ),
@@ -224,9 +229,12 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     controllers.add(ClaimConditions::default());
     controllers.add(Expiration);
     controllers.add(Consistency);
-    if operator.settings.gates.node_repair && !operator.provider.facts().repair_policies.is_empty()
+    let policies = &operator.provider.facts().repair_policies;
+    if operator.settings.gates.node_repair
+        && operator.settings.repair.legacy
+        && !policies.is_empty()
     {
-        controllers.add(Repair);
+        controllers.add(Repair::by(policies));
     }
     if operator.settings.gates.node_overlay {
         controllers.add(Overlays);

@@ -1,9 +1,12 @@
 //! The settings of an operator: plain values, validated where they were read.
 
-use std::{net::IpAddr, num::NonZero, time::Duration};
+use std::{net::IpAddr, num::NonZero, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
-use kerf_model::MinValuesPolicy;
+use kerf_model::{
+    MinValuesPolicy,
+    repair::{BadPolicies, RepairPolicy, RepairRules},
+};
 use kerf_runtime::{Bucket, Workers, logging::Logging};
 pub use kerf_scheduler::PreferencePolicy;
 
@@ -46,6 +49,7 @@ pub struct Settings {
     /// deduced for each pod.
     pub default_spread: Vec<TopologySpreadConstraint>,
     pub churn: ChurnControls,
+    pub repair: RepairSettings,
 }
 
 impl Default for Settings {
@@ -69,7 +73,37 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             default_spread: Vec::new(),
             churn: ChurnControls::default(),
+            repair: RepairSettings::default(),
         }
+    }
+}
+
+/// How unhealthy nodes are repaired, where the gate `NodeRepair` is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairSettings {
+    /// By the controller that Karpenter had before 1.15.
+    pub legacy: bool,
+    /// The part of a NodePool's nodes that may be unhealthy.
+    pub most_unhealthy_percent: u8,
+}
+
+impl Default for RepairSettings {
+    fn default() -> Self {
+        Self { legacy: false, most_unhealthy_percent: 20 }
+    }
+}
+
+impl Settings {
+    /// The policies by which disruption repairs nodes. `None`: it does not.
+    pub fn repair_rules(
+        &self,
+        policies: &[RepairPolicy],
+    ) -> Result<Option<Arc<RepairRules>>, BadPolicies> {
+        if !self.gates.node_repair || self.repair.legacy {
+            return Ok(None);
+        }
+        let rules = RepairRules::new(policies, self.repair.most_unhealthy_percent)?;
+        Ok(Some(Arc::new(rules)))
     }
 }
 
@@ -151,6 +185,7 @@ impl Millicores {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kerf_api::conditions::Status;
 
     #[test]
     fn concurrency_grows_with_the_cpu() {
@@ -167,6 +202,21 @@ mod tests {
             (i64::MAX, 100, 5000, 5000),
         ] {
             assert_eq!(Millicores::new(millicores).workers(min, max), workers, "{millicores}");
+        }
+    }
+
+    #[test]
+    fn disruption_repairs_with_the_gate_and_without_the_legacy_flag() {
+        let policies = [RepairPolicy::new("Ready", Status::False, Duration::from_mins(1))];
+        for (node_repair, legacy, repairs) in
+            [(false, false, false), (true, false, true), (true, true, false), (false, true, false)]
+        {
+            let gates = FeatureGates { node_repair, ..FeatureGates::default() };
+            let repair = RepairSettings { legacy, ..RepairSettings::default() };
+            let settings = Settings { gates, repair, ..Settings::default() };
+            assert_eq!(settings.repair_rules(&policies).unwrap().is_some(), repairs);
+            // Without the method it does not matter what the provider has.
+            assert_eq!(settings.repair_rules(&[]).is_err(), repairs);
         }
     }
 

@@ -224,7 +224,7 @@ impl View {
             nodes.map(|node| NodeView::of(node, look, &prices_of_types)).collect();
         let totals = Totals::of(snapshot, &nodes);
         let of_reason = |reason| (reason, budgets::allowances(snapshot, reason));
-        let allowances: Vec<_> = Method::reasons().into_iter().map(of_reason).collect();
+        let allowances: Vec<_> = Method::reasons(snapshot).into_iter().map(of_reason).collect();
         let pools = snapshot.pools.values();
         let pools =
             pools.map(|pool| PoolView::of(pool, snapshot.now, &nodes, &allowances)).collect();

@@ -1,9 +1,12 @@
 //! Why a node is left alone. Each reason carries its numbers; events, metrics, logs and `kerf explain` are made from it.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
-use kerf_api::{DisruptionReason, Setback, annotations::DO_NOT_DISRUPT};
+use kerf_api::{
+    DisruptionReason, Setback,
+    annotations::{DO_NOT_DISRUPT, DO_NOT_REPAIR},
+};
 use kerf_model::{
     Price,
     churn::Fraction,
@@ -24,6 +27,7 @@ pub enum Blocked {
     InQueue,
     NotManaged,
     NoNode,
+    NotRegistered,
     NotInitialized,
     Leaving,
     Nominated {
@@ -94,6 +98,28 @@ pub enum Blocked {
         have: Fraction,
         threshold: Fraction,
     },
+    // Of a node that is unhealthy, or may be.
+    Healthy,
+    /// A condition that a policy is about, but not yet.
+    Tolerated {
+        condition: String,
+        status: String,
+        until: Timestamp,
+    },
+    DoNotRepair,
+    /// A NodeClaim of no pool: nothing says what a replacement would have to be, or how many may go at a time.
+    RepairWithoutPool,
+    /// A pod may not be evicted, and nothing bounds how long the drain waits for it.
+    UnboundedDrain {
+        pod: String,
+        obstacle: Obstacle,
+    },
+    TooManyUnhealthy(TooManyUnhealthy),
+    /// The policies ask for a reboot.
+    Reboot {
+        condition: String,
+        status: String,
+    },
     // Of the simulation.
     NoFeasibleSchedule {
         pods: Vec<Homeless>,
@@ -155,6 +181,32 @@ pub enum Blocked {
     },
 }
 
+/// More nodes of a pool are unhealthy than are repaired: something else than the nodes is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooManyUnhealthy {
+    pub pool: String,
+    pub unhealthy: usize,
+    pub nodes: usize,
+    pub percent: u8,
+    /// How many of the unhealthy ones are in each zone.
+    pub zones: BTreeMap<String, usize>,
+}
+
+impl fmt::Display for TooManyUnhealthy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, unhealthy, nodes, percent, zones } = self;
+        write!(
+            f,
+            "more than {percent}% of nodes in nodepool \"{pool}\" are unhealthy (unhealthy={unhealthy}, nodes={nodes}"
+        )?;
+        for (place, (zone, nodes)) in zones.iter().enumerate() {
+            f.write_str(if place == 0 { "; " } else { ", " })?;
+            write!(f, "{zone}={nodes}")?;
+        }
+        f.write_str(")")
+    }
+}
+
 /// How many cheaper instance types the churn controls left out of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
@@ -190,9 +242,11 @@ impl Blocked {
     pub fn name(&self) -> &'static str {
         match self {
             Self::InQueue | Self::Leaving => "already_disrupted",
-            Self::NotManaged | Self::NoNode | Self::NotInitialized | Self::NoPoolLabel => {
-                "not_ready"
-            }
+            Self::NotManaged
+            | Self::NoNode
+            | Self::NotRegistered
+            | Self::NotInitialized
+            | Self::NoPoolLabel => "not_ready",
             Self::Nominated { .. } => "nominated",
             Self::Unreadable { .. } => "unreadable",
             Self::NodeDoNotDisrupt | Self::Pod { obstacle: Obstacle::DoNotDisrupt, .. } => {
@@ -221,6 +275,13 @@ impl Blocked {
             Self::BufferPods { .. } => "buffer_pods",
             Self::NotDrifted => "not_drifted",
             Self::Empty => "empty",
+            Self::Healthy => "healthy",
+            Self::Tolerated { .. } => "tolerated",
+            Self::DoNotRepair => "do_not_repair",
+            Self::RepairWithoutPool => "repair_without_pool",
+            Self::UnboundedDrain { .. } => "unbounded_drain",
+            Self::TooManyUnhealthy(_) => "too_many_unhealthy",
+            Self::Reboot { .. } => "reboot",
             Self::NoFeasibleSchedule { .. } => "no_feasible_schedule",
             Self::MultipleReplacements { .. } => "multiple_replacements",
             Self::NotCheaper { .. } | Self::SameType => "same_or_more_expensive_replacement",
@@ -249,6 +310,7 @@ impl fmt::Display for Blocked {
             Self::InQueue => f.write_str("candidate is already being disrupted"),
             Self::NotManaged => f.write_str("node isn't managed by karpenter"),
             Self::NoNode => f.write_str("nodeclaim does not have an associated node"),
+            Self::NotRegistered => f.write_str("node isn't initialized nor registered"),
             Self::NotInitialized => f.write_str("node isn't initialized"),
             Self::Leaving => f.write_str("node is deleting or marked for deletion"),
             Self::Nominated { until } => {
@@ -302,6 +364,25 @@ impl fmt::Display for Blocked {
             Self::BufferPods { node } => write!(f, "Node \"{node}\" has buffer pods"),
             Self::NotDrifted => f.write_str("it is as its NodePool wants it"),
             Self::Empty => f.write_str("it is empty: emptiness removes it, not consolidation"),
+            Self::Healthy => f.write_str("no repair policy is about its conditions"),
+            Self::Tolerated { condition, status, until } => {
+                write!(f, "condition {condition}={status} is tolerated until {until}, and the node is repaired then")
+            }
+            Self::DoNotRepair => {
+                write!(f, "repair is blocked through the \"{DO_NOT_REPAIR}\" annotation")
+            }
+            Self::RepairWithoutPool => {
+                f.write_str("repair requires a NodePool to construct and budget a safe replacement")
+            }
+            Self::UnboundedDrain { pod, .. } => write!(
+                f,
+                "repair requires a termination grace period to bypass blocking pods (Pod={pod})"
+            ),
+            Self::TooManyUnhealthy(many) => many.fmt(f),
+            Self::Reboot { condition, status } => write!(
+                f,
+                "condition {condition}={status} asks for a reboot, and Kerf does not reboot nodes yet"
+            ),
             Self::InstanceTypeNotFound { name } => write!(f, "Instance Type \"{name}\" not found"),
             Self::NoCapacityType => write!(f, "Node does not have label \"{CAPACITY_TYPE}\""),
             Self::NoZone => write!(f, "Node does not have label \"{ZONE}\""),

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use kerf_api::{Budget, DisruptionReason};
 use kerf_model::{
-    Pool, Snapshot,
+    Node, Pool, Snapshot,
     cron::{CronError, Schedule},
 };
 
@@ -17,7 +17,7 @@ use kerf_model::{
 pub struct Allowance {
     /// Initialised nodes of the pool, of which percentages are taken.
     pub nodes: u32,
-    /// Of those, the ones that are not ready or being deleted, whatever the reason.
+    /// Of those, the ones that are being deleted, and the ones that are not ready unless it is about repair.
     pub disrupting: u32,
     /// What the strictest budget that is active allows at a time, [`Allowance::UNLIMITED`] without one.
     pub allowed: u32,
@@ -52,7 +52,7 @@ pub fn allowances(snapshot: &Snapshot, reason: DisruptionReason) -> BTreeMap<Str
         if node.initialized && !node.disruption.instance_terminating {
             let (nodes, disrupting) = counts.entry(pool).or_default();
             *nodes += 1;
-            *disrupting += u32::from(!node.disruption.ready || node.deleting);
+            *disrupting += u32::from(node.deleting || is_broken(node, reason));
         }
     }
     let allowance = |(name, pool): (&String, &Arc<Pool>)| {
@@ -62,6 +62,12 @@ pub fn allowances(snapshot: &Snapshot, reason: DisruptionReason) -> BTreeMap<Str
         (name.clone(), Allowance { nodes, disrupting, allowed })
     };
     snapshot.pools.iter().map(allowance).collect()
+}
+
+/// A node that is not ready is out of service already. To repair it takes nothing from a budget: a wave of broken nodes would
+/// use up what repairs them.
+fn is_broken(node: &Node, reason: DisruptionReason) -> bool {
+    !node.disruption.ready && reason != DisruptionReason::Unhealthy
 }
 
 /// What is wrong with the first budget of each pool that cannot be read.

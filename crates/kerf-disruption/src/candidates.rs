@@ -13,45 +13,73 @@ use kerf_model::{
 use crate::{
     blocked::Blocked,
     command::{Candidate, Method},
-    controls, costs, setback, static_capacity,
+    controls, costs, repair, setback, static_capacity,
 };
 
 /// The node as a candidate of the method, or the first check that it fails.
 pub fn candidate(snapshot: &Snapshot, index: usize, method: Method) -> Result<Candidate, Blocked> {
     let node = &snapshot.nodes[index];
-    NODE_CHECKS.iter().try_for_each(|(_, check)| check(snapshot, node))?;
+    let repairs = method == Method::Repair;
+    let mut asked = NODE_CHECKS.iter().filter(|asked| !(repairs && asked.but_for_repair));
+    asked.try_for_each(|asked| (asked.check)(snapshot, node))?;
     let pool = pool_of(snapshot, node)?;
     check_pods(snapshot, node, method)?;
     Ok(describe(snapshot, index, pool))
 }
 
-pub(crate) type NodeCheck = fn(&Snapshot, &Node) -> Result<(), Blocked>;
+/// What is asked of a node, whatever the method.
+pub(crate) struct NodeCheck {
+    /// What holds where it passes.
+    pub(crate) fact: &'static str,
+    pub(crate) check: Asked,
+    /// A node that is broken is repaired all the same.
+    pub(crate) but_for_repair: bool,
+}
 
-/// What is asked of every node, whatever the method, each with the fact that it states where it passes.
-pub(crate) const NODE_CHECKS: [(&str, NodeCheck); 10] = [
-    ("no command is under way for it", |snapshot, node| {
+pub(crate) const NODE_CHECKS: [NodeCheck; 11] = [
+    always("no command is under way for it", |snapshot, node| {
         require(!snapshot.is_in_queue(node), || Blocked::InQueue)
     }),
-    ("it has a NodeClaim", |_, node| require(node.claim.is_some(), || Blocked::NotManaged)),
-    ("it has a Node", |_, node| require(node.exists, || Blocked::NoNode)),
-    ("it is initialized", |_, node| require(node.initialized, || Blocked::NotInitialized)),
-    ("it is not being deleted", |_, node| require(!node.deleting, || Blocked::Leaving)),
-    ("no pod is expected on it", |snapshot, node| match snapshot.nominated_until(node) {
-        Some(until) => Err(Blocked::Nominated { until }),
-        None => Ok(()),
+    always("it has a NodeClaim", |_, node| require(node.claim.is_some(), || Blocked::NotManaged)),
+    always("it has a Node", |_, node| require(node.exists, || Blocked::NoNode)),
+    always("it is not being deleted", |_, node| require(!node.deleting, || Blocked::Leaving)),
+    always("it is registered", |_, node| {
+        require(node.initialized || node.disruption.registered, || Blocked::NotRegistered)
     }),
-    ("it has no do-not-disrupt annotation", |_, node| {
+    but_for_repair("it is initialized", |_, node| {
+        require(node.initialized, || Blocked::NotInitialized)
+    }),
+    // Pods that are expected on a broken node would keep it for as long as others are expected after them.
+    but_for_repair("no pod is expected on it", |snapshot, node| {
+        match snapshot.nominated_until(node) {
+            Some(until) => Err(Blocked::Nominated { until }),
+            None => Ok(()),
+        }
+    }),
+    but_for_repair("it has no do-not-disrupt annotation", |_, node| {
         require(!node.disruption.do_not_disrupt, || Blocked::NodeDoNotDisrupt)
     }),
-    ("it and its pods can be read", |_, node| match &node.disruption.unreadable {
+    always("it and its pods can be read", |_, node| match &node.disruption.unreadable {
         Some(what) => Err(Blocked::Unreadable { what: what.clone() }),
         None => Ok(()),
     }),
-    ("it names its NodePool", |_, node| require(node.pool.is_some(), || Blocked::NoPoolLabel)),
-    ("its NodePool and instance types are known", |snapshot, node| {
+    always("it names its NodePool", |_, node| {
+        require(node.pool.is_some(), || Blocked::NoPoolLabel)
+    }),
+    always("its NodePool and instance types are known", |snapshot, node| {
         pool_of(snapshot, node).map(|_| ())
     }),
 ];
+
+type Asked = fn(&Snapshot, &Node) -> Result<(), Blocked>;
+
+const fn always(fact: &'static str, check: Asked) -> NodeCheck {
+    NodeCheck { fact, check, but_for_repair: false }
+}
+
+const fn but_for_repair(fact: &'static str, check: Asked) -> NodeCheck {
+    NodeCheck { fact, check, but_for_repair: true }
+}
 
 fn require(holds: bool, otherwise: impl FnOnce() -> Blocked) -> Result<(), Blocked> {
     if holds { Ok(()) } else { Err(otherwise()) }
@@ -74,18 +102,30 @@ pub(crate) fn check_pods(snapshot: &Snapshot, node: &Node, method: Method) -> Re
     if method.is_eventual() && node.disruption.termination_grace_period.is_some() {
         return Ok(());
     }
+    // What bounds the drain follows from the policies: it has a check of its own.
+    if method == Method::Repair {
+        return Ok(());
+    }
+    match blocking_pod(snapshot, node) {
+        Some((pod, obstacle)) => Err(Blocked::Pod { pod, obstacle }),
+        None => Ok(()),
+    }
+}
+
+/// A pod that must not be evicted now, and why.
+fn blocking_pod(snapshot: &Snapshot, node: &Node) -> Option<(String, Obstacle)> {
     let mut first = None;
     for pod in &node.pods {
         match snapshot.obstacle(pod) {
             None => {}
             // What a pod asks for itself is said before what a budget forbids.
             Some(obstacle @ Obstacle::DoNotDisrupt) => {
-                return Err(Blocked::Pod { pod: pod.key(), obstacle });
+                return Some((pod.key(), obstacle));
             }
             Some(obstacle) => drop(first.get_or_insert((pod, obstacle))),
         }
     }
-    first.map_or(Ok(()), |(pod, obstacle)| Err(Blocked::Pod { pod: pod.key(), obstacle }))
+    first.map(|(pod, obstacle)| (pod.key(), obstacle))
 }
 
 pub(crate) fn describe(snapshot: &Snapshot, index: usize, pool: &Pool) -> Candidate {
@@ -162,6 +202,34 @@ pub(crate) const STATIC_DRIFT: [(&str, CandidateCheck); 3] = [
         setback::check(&candidate.node, Method::StaticDrift.reason(), snapshot.now)
     }),
 ];
+
+const DUE: (&str, CandidateCheck) = ("a repair policy asks for it", |snapshot, candidate| {
+    repair::due(&candidate.node, snapshot.now).map(|_| ())
+});
+const NOT_VETOED: (&str, CandidateCheck) =
+    ("it has no do-not-repair annotation", |_, candidate| {
+        require(!candidate.node.disruption.do_not_repair, || Blocked::DoNotRepair)
+    });
+const BOUNDED: (&str, CandidateCheck) =
+    ("its pods may be evicted, or its drain is bounded", |snapshot, candidate| {
+        let facts = &candidate.node.disruption;
+        let remedy = repair::due(&candidate.node, snapshot.now)?;
+        if remedy.drain.is_some() || facts.termination_grace_period.is_some() {
+            return Ok(());
+        }
+        match blocking_pod(snapshot, &candidate.node) {
+            Some((pod, obstacle)) => Err(Blocked::UnboundedDrain { pod, obstacle }),
+            None => Ok(()),
+        }
+    });
+const FEW: (&str, CandidateCheck) =
+    ("few nodes of its NodePool are unhealthy", |snapshot, candidate| {
+        repair::few_unhealthy(snapshot, &candidate.pool)
+    });
+
+pub(crate) const REPAIR: [(&str, CandidateCheck); 4] = [DUE, NOT_VETOED, BOUNDED, FEW];
+/// The same without what is true of all nodes of a pool.
+pub(crate) const REPAIR_OF_NODE: [(&str, CandidateCheck); 3] = [DUE, NOT_VETOED, BOUNDED];
 
 pub(crate) const CONSOLIDATION: [(&str, CandidateCheck); 10] = [
     DYNAMIC,

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kerf_api::DisruptionReason;
-use kerf_model::{InstanceType, Node, Pod, Pool, Price, disruption::Cost};
+use kerf_model::{InstanceType, Node, Pod, Pool, Price, Snapshot, disruption::Cost};
 use kerf_scheduler::{Placement, PlannedClaim};
 
-use crate::{balanced::Score, simulation::Outcome, terminate_first::GoesFirst};
+use crate::{balanced::Score, repair::Remedy, simulation::Outcome, terminate_first::GoesFirst};
 
 /// One step of disruption, complete: it is carried out as a whole or not at all.
 #[derive(Clone, Debug)]
@@ -25,11 +25,14 @@ pub struct Command {
     pub goes_first: Option<GoesFirst>,
     /// How it looks to the pools that weigh moves, by name.
     pub scores: Vec<Score>,
+    /// What is wrong with the node, where it is repaired.
+    pub remedy: Option<Remedy>,
 }
 
 /// The ways to choose, in the order in which they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
+    Repair,
     Emptiness,
     StaticDrift,
     Drift,
@@ -88,17 +91,25 @@ pub struct Promise {
 }
 
 impl Method {
-    pub const ALL: [Self; 5] =
-        [Self::Emptiness, Self::StaticDrift, Self::Drift, Self::MultiNode, Self::SingleNode];
+    pub const ALL: [Self; 6] = [
+        Self::Repair,
+        Self::Emptiness,
+        Self::StaticDrift,
+        Self::Drift,
+        Self::MultiNode,
+        Self::SingleNode,
+    ];
 
     pub fn reason(self) -> DisruptionReason {
         self.row().reason
     }
 
-    /// The reasons for which budgets are asked, each once: those that some method has. A budget may name others, and holds
-    /// nothing back for them.
-    pub fn reasons() -> BTreeSet<DisruptionReason> {
-        Self::ALL.into_iter().map(Self::reason).collect()
+    /// The reasons for which budgets are asked, each once: those of the methods that are asked. A budget may name others, and
+    /// holds nothing back for them.
+    pub fn reasons(snapshot: &Snapshot) -> BTreeSet<DisruptionReason> {
+        let asked = Self::ALL.into_iter();
+        let asked = asked.filter(|method| *method != Self::Repair || snapshot.repair.is_some());
+        asked.map(Self::reason).collect()
     }
 
     /// As records that outlive an operator name it.
@@ -159,6 +170,7 @@ impl Command {
             promise: None,
             goes_first: None,
             scores: Vec::new(),
+            remedy: None,
         }
     }
 

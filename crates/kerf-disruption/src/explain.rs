@@ -2,7 +2,10 @@
 //!
 //! The same checks, simulation and prices as in a [`pass`](crate::pass()), only that nothing ends at the first refusal.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::Timestamp;
 use kerf_api::{Budget, ConsolidationPolicy, DisruptionReason};
@@ -10,6 +13,7 @@ use kerf_model::{
     Node, Price, Snapshot,
     churn::{ChurnControls, Fraction},
     disruption::Cost,
+    repair::RepairMatch,
 };
 use kerf_scheduler::{Plan, PlannedClaim, Refusal, Stop};
 
@@ -23,19 +27,23 @@ use crate::{
     drift::Ways,
     methods::Alone,
     pass::{afford, graceful},
+    repair::{self, Remedy},
     setback::{self, PoolRest, Rests},
     settings::Settings,
+    simulation::Simulation,
 };
 
 /// Explains the nodes and pools of one snapshot.
 #[derive(Debug)]
 pub struct Explainer<'e> {
     pub(crate) snapshot: &'e Snapshot,
-    static_capacity: bool,
+    pub(crate) settings: &'e Settings,
     pub(crate) consolidation: Consolidation<'e>,
     pub(crate) drift: Ways<'e>,
     /// Pools whose drifted nodes are not replaced for a while.
     pub(crate) rests: Rests,
+    /// Most clusters have nothing to repair.
+    repair: OnceLock<Simulation<'e>>,
     allowances: BTreeMap<DisruptionReason, BTreeMap<String, Allowance>>,
 }
 
@@ -47,6 +55,8 @@ pub struct NodeExplanation {
     pub utilization: Fraction,
     /// Since when no pod has come or gone.
     pub quiet_since: Option<Timestamp>,
+    /// `None`: no policy is about it.
+    pub repair: Option<RepairExplanation>,
     /// Of the node, whatever the method.
     pub checks: Vec<Check>,
     /// One for each method that has something to say about single nodes.
@@ -60,6 +70,17 @@ pub struct NodeExplanation {
 pub struct Check {
     pub fact: &'static str,
     pub outcome: Result<(), Blocked>,
+    /// Repair does not ask for it.
+    pub but_for_repair: bool,
+}
+
+/// What the repair policies say of a node.
+#[derive(Clone, Debug)]
+pub struct RepairExplanation {
+    /// Each with the time from which on something is done.
+    pub matches: Vec<(RepairMatch, Timestamp)>,
+    /// What would be done now.
+    pub remedy: Option<Remedy>,
 }
 
 #[derive(Clone, Debug)]
@@ -132,17 +153,24 @@ pub struct NodeVerdict {
     pub verdict: Result<Command, Blocked>,
 }
 
+impl Check {
+    fn of(fact: &'static str, outcome: Result<(), Blocked>) -> Self {
+        Self { fact, outcome, but_for_repair: false }
+    }
+}
+
 impl<'e> Explainer<'e> {
     /// `snapshot` is as [`seated`](crate::seated) returns it.
     pub fn new(snapshot: &'e Snapshot, settings: &'e Settings) -> Self {
         let of_reason = |reason| (reason, budgets::allowances(snapshot, reason));
         Self {
             snapshot,
-            static_capacity: settings.static_capacity,
+            settings,
+            repair: OnceLock::new(),
             consolidation: Consolidation::new(snapshot, settings, &graceful(snapshot), Vec::new()),
             drift: Ways::new(snapshot, settings),
             rests: setback::rests(snapshot, DisruptionReason::Drifted),
-            allowances: Method::reasons().into_iter().map(of_reason).collect(),
+            allowances: Method::reasons(snapshot).into_iter().map(of_reason).collect(),
         }
     }
 
@@ -150,9 +178,11 @@ impl<'e> Explainer<'e> {
     pub fn node(&self, name: &str) -> Option<NodeExplanation> {
         let index = self.index_of(name)?;
         let node = &self.snapshot.nodes[index];
-        let checks = NODE_CHECKS
-            .iter()
-            .map(|(fact, check)| Check { fact, outcome: check(self.snapshot, node) });
+        let checks = NODE_CHECKS.iter().map(|asked| Check {
+            fact: asked.fact,
+            outcome: (asked.check)(self.snapshot, node),
+            but_for_repair: asked.but_for_repair && self.snapshot.repair.is_some(),
+        });
         let candidate = self.described(index);
         let methods = candidate.iter().flat_map(|candidate| {
             self.methods(candidate).map(|(method, alone)| self.method(candidate, method, alone))
@@ -161,6 +191,7 @@ impl<'e> Explainer<'e> {
             node: Arc::clone(node),
             utilization: controls::utilization_of(node),
             quiet_since: node.disruption.quiet_since(),
+            repair: self.unhealthy(node),
             checks: checks.collect(),
             methods: methods.collect(),
             verdict: self.line(index).verdict,
@@ -171,6 +202,21 @@ impl<'e> Explainer<'e> {
     /// The node in a line, by its own name or that of its claim.
     pub fn node_line(&self, name: &str) -> Option<NodeVerdict> {
         Some(self.line(self.index_of(name)?))
+    }
+
+    /// A world without a node that is broken.
+    pub(crate) fn repair(&self) -> &Simulation<'e> {
+        self.repair.get_or_init(|| Simulation::of_repair(self.snapshot, self.settings))
+    }
+
+    fn unhealthy(&self, node: &Node) -> Option<RepairExplanation> {
+        let matches = &node.disruption.repair;
+        let matches: Vec<_> =
+            matches.iter().map(|one| (one.clone(), one.eligible_at(None))).collect();
+        (!matches.is_empty()).then(|| RepairExplanation {
+            matches,
+            remedy: repair::due(node, self.snapshot.now).ok(),
+        })
     }
 
     fn index_of(&self, name: &str) -> Option<usize> {
@@ -242,7 +288,7 @@ impl<'e> Explainer<'e> {
 
     /// A node of which too little is known for it to be a candidate.
     fn unknown(&self, node: &Node, unknown: Blocked) -> NodeVerdict {
-        let first = NODE_CHECKS.iter().find_map(|(_, check)| check(self.snapshot, node).err());
+        let first = NODE_CHECKS.iter().find_map(|asked| (asked.check)(self.snapshot, node).err());
         NodeVerdict {
             node: node.name.clone(),
             price: None,
@@ -255,36 +301,41 @@ impl<'e> Explainer<'e> {
     fn methods(
         &self,
         candidate: &Candidate,
-    ) -> impl Iterator<Item = (Method, &'static Alone)> + use<> {
+    ) -> impl Iterator<Item = (Method, &'static Alone)> + use<'e> {
         let is_static = self.snapshot.pools[&candidate.pool].is_static();
-        let asked = !is_static || self.static_capacity;
-        let about = move |method: &Method| asked && method.row().of_static_pools == is_static;
+        let (snapshot, settings) = (self.snapshot, self.settings);
+        let asked = !is_static || settings.static_capacity;
+        let about = move |method: &Method| {
+            asked && method.is_on(snapshot, settings) && method.row().pools.have(is_static)
+        };
         let alone = |method: Method| Some((method, method.row().alone.as_ref()?));
         Method::ALL.into_iter().filter(about).filter_map(alone)
     }
 
     fn method(&self, candidate: &Candidate, method: Method, alone: &Alone) -> MethodExplanation {
-        let mut answers = vec![Check {
-            fact: "its pods may be evicted",
-            outcome: candidates::check_pods(self.snapshot, &candidate.node, method),
-        }];
+        let mut answers = Vec::new();
+        // Repair has an answer of its own to pods that block.
+        if method != Method::Repair {
+            let outcome = candidates::check_pods(self.snapshot, &candidate.node, method);
+            answers.push(Check::of("its pods may be evicted", outcome));
+        }
         answers.extend(
             method
                 .row()
                 .checks
                 .iter()
-                .map(|(fact, check)| Check { fact, outcome: check(self.snapshot, candidate) }),
+                .map(|(fact, check)| Check::of(fact, check(self.snapshot, candidate))),
         );
-        answers.push(Check {
-            fact: "the budgets of its NodePool leave room",
-            outcome: afford(&self.allowances[&method.reason()], candidate, method),
-        });
+        answers.push(Check::of(
+            "the budgets of its NodePool leave room",
+            afford(&self.allowances[&method.reason()], candidate, method),
+        ));
         let simulation = (alone.simulation)(self, candidate);
         let plan = simulation.map(|simulation| simulation.plan(&[candidate], &Stop::default()));
         MethodExplanation {
             method,
             checks: answers,
-            simulation: plan.map(|plan| simulated(candidate, plan)),
+            simulation: simulation.zip(plan).map(|(it, plan)| simulated(candidate, it, plan)),
             prices: (alone.weighs_prices && !candidate.is_empty()).then(|| Prices {
                 node: candidate.price,
                 disruption_cost: candidate.disruption_cost,
@@ -308,7 +359,7 @@ impl<'e> Explainer<'e> {
     }
 }
 
-fn simulated(candidate: &Candidate, plan: Plan) -> Simulated {
+fn simulated(candidate: &Candidate, simulation: &Simulation<'_>, plan: Plan) -> Simulated {
     let mut destinations: BTreeMap<String, Destination> = BTreeMap::new();
     for placement in &plan.placements {
         for pod in &placement.pods {
@@ -324,7 +375,7 @@ fn simulated(candidate: &Candidate, plan: Plan) -> Simulated {
     for failure in plan.failures {
         destinations.insert(failure.pod.key(), Destination::Nowhere(failure.refusal));
     }
-    let own = candidate.moving.iter().map(|place| candidate.node.pods[*place].key());
+    let own = simulation.moving(candidate).iter().map(|place| candidate.node.pods[*place].key());
     Simulated {
         moves: own.filter_map(|pod| destinations.remove_entry(&pod)).collect(),
         new_nodes: plan.claims,

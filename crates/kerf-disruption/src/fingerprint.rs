@@ -33,6 +33,9 @@ impl Fingerprint {
                 .hash(&mut hasher);
             let unreadable = facts.unreadable.is_some();
             (facts.consolidatable, facts.drifted_since, unreadable).hash(&mut hasher);
+            let matches = facts.repair.iter().map(|one| (&one.condition, &one.reason, one.since));
+            (facts.registered, facts.do_not_repair).hash(&mut hasher);
+            matches.for_each(|one| one.hash(&mut hasher));
             setback::in_force(node, snapshot.now).map(|it| it.reason).hash(&mut hasher);
             for pod in &node.pods {
                 (&pod.uid, pod.phase, pod.deleting).hash(&mut hasher);

@@ -24,6 +24,7 @@ mod pass;
 pub mod pool_drift;
 mod promise;
 mod quiet;
+pub mod repair;
 mod replacement;
 mod search;
 mod seats;
@@ -36,7 +37,7 @@ pub mod terminate_first;
 mod trials;
 mod validation;
 
-pub use blocked::{Blocked, Homeless, Removed};
+pub use blocked::{Blocked, Homeless, Removed, TooManyUnhealthy};
 pub use budgets::Allowance;
 pub use candidates::candidate;
 pub use command::{Candidate, Command, Decision, Method, Promise, Replacement};

@@ -102,6 +102,11 @@ impl Round {
         self.looked.get(name).map_or(0, |last| last.pass)
     }
 
+    /// Whether a command about it could not be started. The others have their turn first.
+    pub(crate) fn was_set_aside(&self, name: &str) -> bool {
+        self.looked.get(name).is_some_and(|last| !last.in_vain)
+    }
+
     /// Its first find ends the pass, so nodes that were looked at without a find need not be looked at again.
     pub(crate) fn looked_at(&mut self, name: &str) {
         self.note(name, true);

@@ -12,7 +12,7 @@ use crate::{
     explain::Explainer,
     multi_node,
     pass::Look,
-    setback,
+    repair, setback,
     settings::Settings,
     simulation::Simulation,
     single_node, static_capacity,
@@ -32,8 +32,8 @@ pub(crate) struct Row {
     pub(crate) event: &'static str,
     /// Whether it need not wait for pods that block eviction where the pool bounds how long they may.
     pub(crate) eventual: bool,
-    /// Whether it is about nodes of static pools, or about those of all others.
-    pub(crate) of_static_pools: bool,
+    /// The nodes of which pools it is about.
+    pub(crate) pools: Pools,
     /// What it asks of its candidates, each with the fact that it states where it passes.
     pub(crate) checks: &'static [(&'static str, CandidateCheck)],
     /// Looks at the whole cluster.
@@ -56,6 +56,24 @@ pub(crate) struct Alone {
         for<'a, 'e> fn(&'a Explainer<'e>, &Candidate) -> Option<&'a Simulation<'e>>,
     /// Whether a replacement has to be worth its price.
     pub(crate) weighs_prices: bool,
+}
+
+/// The pools that a method is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pools {
+    All,
+    Static,
+    Dynamic,
+}
+
+impl Pools {
+    pub(crate) fn have(self, is_static: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Static => is_static,
+            Self::Dynamic => !is_static,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +103,17 @@ impl<'p> Shared<'p> {
 }
 
 impl Method {
+    /// Whether it is asked at all.
+    pub(crate) fn is_on(self, snapshot: &Snapshot, settings: &Settings) -> bool {
+        match self {
+            Self::Repair => snapshot.repair.is_some(),
+            _ => settings.static_capacity || self.row().pools != Pools::Static,
+        }
+    }
+
     pub(crate) fn row(self) -> &'static Row {
         match self {
+            Self::Repair => &REPAIR,
             Self::Emptiness => &EMPTINESS,
             Self::StaticDrift => &STATIC_DRIFT,
             Self::Drift => &DRIFT,
@@ -96,6 +123,34 @@ impl Method {
     }
 }
 
+const REPAIR: Row = Row {
+    name: "repair",
+    title: "Repair",
+    reason: DisruptionReason::Unhealthy,
+    consolidation_type: "",
+    event: BLOCKED,
+    eventual: true,
+    pools: Pools::All,
+    checks: &candidates::REPAIR,
+    look: |look, _| repair::look(look),
+    remembers: Remembers::Nodes,
+    second_look: None,
+    alone: Some(Alone {
+        verdict: |explainer, candidate| {
+            repair::command(
+                explainer.snapshot,
+                explainer.settings,
+                || explainer.repair(),
+                candidate,
+            )
+        },
+        simulation: |explainer, candidate| {
+            (!repair::needs_no_room(explainer.snapshot, candidate)).then(|| explainer.repair())
+        },
+        weighs_prices: false,
+    }),
+};
+
 const EMPTINESS: Row = Row {
     name: "emptiness",
     title: "Emptiness",
@@ -103,7 +158,7 @@ const EMPTINESS: Row = Row {
     consolidation_type: "empty",
     event: UNCONSOLIDATABLE,
     eventual: false,
-    of_static_pools: false,
+    pools: Pools::Dynamic,
     checks: &candidates::EMPTINESS,
     look: |look, shared| emptiness::look(look, &shared.graceful),
     remembers: Remembers::Nothing,
@@ -122,7 +177,7 @@ const STATIC_DRIFT: Row = Row {
     consolidation_type: "",
     event: BLOCKED,
     eventual: true,
-    of_static_pools: true,
+    pools: Pools::Static,
     checks: &candidates::STATIC_DRIFT,
     look: |look, _| static_capacity::look(look),
     remembers: Remembers::Nothing,
@@ -145,7 +200,7 @@ const DRIFT: Row = Row {
     consolidation_type: "",
     event: BLOCKED,
     eventual: true,
-    of_static_pools: false,
+    pools: Pools::Dynamic,
     checks: &candidates::DRIFT,
     look: |look, _| drift::look(look),
     remembers: Remembers::Nodes,
@@ -178,7 +233,7 @@ const SINGLE_NODE: Row = Row {
     consolidation_type: "single",
     event: UNCONSOLIDATABLE,
     eventual: false,
-    of_static_pools: false,
+    pools: Pools::Dynamic,
     checks: &candidates::CONSOLIDATION,
     look: |look, shared| {
         let consolidation = shared.consolidation(look);

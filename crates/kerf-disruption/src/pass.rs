@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kerf_api::DisruptionReason;
-use kerf_model::Snapshot;
+use kerf_model::{Node, Snapshot};
 
 use crate::{
     blocked::Blocked,
@@ -75,7 +75,7 @@ pub fn pass_with(
     let skip = memory.take_rejected();
     let mut found = Pass { complete: skip.is_none(), ..Pass::default() };
     let graceful = found.survey(snapshot);
-    for reason in Method::reasons() {
+    for reason in Method::reasons(snapshot) {
         found.allowances.insert(reason, budgets::allowances(snapshot, reason));
     }
     found.drift_rests = setback::rests(snapshot, DisruptionReason::Drifted);
@@ -84,9 +84,7 @@ pub fn pass_with(
     let fingerprint = Fingerprint::of(snapshot, allowances);
     let mut look = Look { snapshot, settings, memory, fingerprint, found: &mut found };
     let mut shared = Shared { graceful, consolidation: None };
-    let asked = |method: &Method| {
-        Some(*method) > skip && (settings.static_capacity || !method.row().of_static_pools)
-    };
+    let asked = |method: &Method| Some(*method) > skip && method.is_on(snapshot, settings);
     for method in Method::ALL.into_iter().filter(asked) {
         (method.row().look)(&mut look, &mut shared);
         answered(method);
@@ -113,10 +111,14 @@ impl Look<'_> {
     }
 
     pub(crate) fn refuse(&mut self, candidate: &Candidate, method: Method, why: Blocked) {
+        self.refuse_node(&candidate.node, method, why);
+    }
+
+    pub(crate) fn refuse_node(&mut self, node: &Node, method: Method, why: Blocked) {
         self.found.refused.push(Refused {
-            node: candidate.node.name.clone(),
-            claim: candidate.node.claim.clone(),
-            pool: Some(candidate.pool.clone()),
+            node: node.name.clone(),
+            claim: node.claim.clone(),
+            pool: node.pool.clone(),
             method: Some(method),
             why,
         });

@@ -22,10 +22,11 @@ pub fn quiet_until(snapshot: &Snapshot, pass: &Pass) -> Option<Timestamp> {
     turns.chain(rests).chain(safe).chain(woken).filter(|time| *time > now).chain([stale]).min()
 }
 
-/// When pods that were planned onto the node have come, when the protection of those on it ends, and when it is tried again
-/// after a failure.
+/// When pods that were planned onto the node have come, when the protection of those on it ends, when it is tried again after
+/// a failure, and when a broken one is tolerated no longer.
 fn safe_until(snapshot: &Snapshot, node: &Node) -> impl Iterator<Item = Timestamp> {
     let protected = node.pods.iter().filter_map(|pod| pod.disruption.do_not_disrupt.end());
     let tried_again = node.disruption.setback.as_ref().map(|setback| setback.until.0);
-    protected.chain(snapshot.nominated_until(node)).chain(tried_again)
+    let due = node.disruption.repair.iter().map(|one| one.eligible_at(None));
+    protected.chain(due).chain(snapshot.nominated_until(node)).chain(tried_again)
 }

@@ -19,6 +19,10 @@ pub(crate) struct Simulation<'e> {
     prober: Prober<'e>,
     /// Whether room of buffers that would be lost speaks against a move.
     spares_buffers: bool,
+    /// Whether room is needed for pods, too, that no amount of waiting makes evictable.
+    moves_all: bool,
+    /// Nodes that are there and take no pods.
+    avoids: Vec<usize>,
 }
 
 /// A world in which every pod has a place.
@@ -29,10 +33,19 @@ pub(crate) struct Outcome {
 }
 
 impl<'e> Simulation<'e> {
+    fn new(snapshot: &'e Snapshot, settings: &Settings, honor_settling: bool) -> Self {
+        let options = Options { honor_settling, ..settings.scheduling.clone() };
+        Self::with(snapshot, &options)
+    }
+
+    fn with(snapshot: &'e Snapshot, options: &Options) -> Self {
+        let prober = Prober::new(snapshot, options);
+        Self { prober, spares_buffers: false, moves_all: false, avoids: Vec::new() }
+    }
+
     /// As consolidation sees it: nodes that are still settling take no pods that it would move.
     pub(crate) fn of_consolidation(snapshot: &'e Snapshot, settings: &Settings) -> Self {
-        let options = Options { honor_settling: true, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(snapshot, &options), spares_buffers: true }
+        Self { spares_buffers: true, ..Self::new(snapshot, settings, true) }
     }
 
     /// The same, as if no node were settling.
@@ -43,8 +56,16 @@ impl<'e> Simulation<'e> {
     /// What has drifted goes though a buffer finds no other room: it is no reason to keep an old node, and room comes as soon as
     /// there can be any.
     pub(crate) fn of_drift(snapshot: &'e Snapshot, settings: &Settings) -> Self {
-        let options = Options { honor_settling: false, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(snapshot, &options), spares_buffers: false }
+        Self::new(snapshot, settings, false)
+    }
+
+    /// The same for a node that is broken: its drain ends, and what may not be evicted has to go as well. Pods do not go from one
+    /// broken node to another.
+    pub(crate) fn of_repair(snapshot: &'e Snapshot, settings: &Settings) -> Self {
+        let nodes = snapshot.nodes.iter().enumerate();
+        let broken = nodes.filter(|(_, node)| !node.disruption.repair.is_empty());
+        let avoids = broken.map(|(index, _)| index).collect();
+        Self { moves_all: true, avoids, ..Self::of_drift(snapshot, settings) }
     }
 
     /// As the provisioner will see it when the node has gone: pods that do not fit into reservations with room wait for them, and
@@ -55,7 +76,7 @@ impl<'e> Simulation<'e> {
             ReservedMode::Fallback | ReservedMode::Strict => ReservedMode::Strict,
         };
         let options = Options { honor_settling: false, reserved, ..settings.scheduling.clone() };
-        Self { prober: Prober::new(snapshot, &options), spares_buffers: false }
+        Self::with(snapshot, &options)
     }
 
     /// The world in which the node has given back its slot of the reservation.
@@ -92,15 +113,23 @@ impl<'e> Simulation<'e> {
 
     /// Everything about the world without these nodes, the pods without a place included.
     pub(crate) fn plan(&self, candidates: &[&Candidate], stop: &Stop) -> Plan {
+        let candidate = |index: usize| candidates.iter().any(|one| one.index == index);
+        let avoided = self.avoids.iter().filter(|index| !candidate(**index));
         let leaving: Vec<_> = candidates
             .iter()
             .map(|candidate| Leaving {
                 node: candidate.index,
-                pods: &candidate.moving,
+                pods: self.moving(candidate),
                 frees: None,
             })
+            .chain(avoided.map(|index| Leaving { node: *index, pods: &[], frees: None }))
             .collect();
         self.prober.probe(&leaving, stop)
+    }
+
+    /// Places in the candidate's pods of those that need room elsewhere.
+    pub(crate) fn moving<'c>(&self, candidate: &'c Candidate) -> &'c [usize] {
+        if self.moves_all { &candidate.pods } else { &candidate.moving }
     }
 
     fn probe(&self, candidates: &[&Candidate], stop: &Stop) -> Result<Outcome, Blocked> {

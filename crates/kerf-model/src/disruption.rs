@@ -11,6 +11,7 @@ use kerf_api::{
 use crate::{
     NodeCount,
     churn::{ChurnControls, GracePeriod},
+    repair::RepairMatch,
 };
 
 /// What a node and its claim say about disrupting the node.
@@ -23,6 +24,12 @@ pub struct NodeDisruption {
     pub instance_terminating: bool,
     /// The node itself has the annotation.
     pub do_not_disrupt: bool,
+    /// The node itself has the annotation that forbids repair.
+    pub do_not_repair: bool,
+    /// Its claim has taken charge of it.
+    pub registered: bool,
+    /// What the repair policies say of its conditions. Empty: it is healthy, or nothing is repaired here.
+    pub repair: Vec<RepairMatch>,
     /// The node's own Ready condition.
     pub ready: bool,
     /// Its node, its claim or a pod on it cannot be read: which, and why.

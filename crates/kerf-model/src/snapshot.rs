@@ -15,6 +15,7 @@ use crate::labels::{INITIALIZED, INSTANCE_TYPE, KnownLabels, Labels, NODE_POOL, 
 use crate::pdb::{Evicted, PdbLimits};
 use crate::pod::Pod;
 use crate::quantity::Quantity;
+use crate::repair::RepairRules;
 use crate::requirement::Requirement;
 use crate::requirements::Requirements;
 use crate::resources::{NODES, Resources};
@@ -41,6 +42,8 @@ pub struct Snapshot {
     /// Namespaces with their labels, for affinity terms that select namespaces.
     pub namespaces: Arc<BTreeMap<String, Labels>>,
     pub pdbs: Arc<PdbLimits>,
+    /// `None`: unhealthy nodes are not replaced by disruption.
+    pub repair: Option<Arc<RepairRules>>,
     pub in_memory: InMemory,
 }
 

@@ -8,11 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::{NodeClaim, NodeClass, NodePool};
+use kerf_api::{NodeClaim, NodeClass, NodePool, conditions::Status};
 use kerf_aws_api::labels::label_rules;
+use kerf_model::repair::RepairPolicy;
 use kerf_provider::{
     CloudProvider, InstanceTypes, Launched, ProviderError, ProviderFacts, Registration, Registry,
-    RepairAction, RepairPolicy,
 };
 use tokio::sync::watch;
 use tracing::error;
@@ -23,16 +23,24 @@ use crate::{
     start::Start,
 };
 
-/// Condition, status, and for how many minutes.
-const REPAIR_POLICIES: [(&str, &str, u64); 7] = [
-    ("Ready", "False", 30),
-    ("Ready", "Unknown", 30),
-    ("AcceleratedHardwareReady", "False", 10),
-    ("StorageReady", "False", 30),
-    ("NetworkingReady", "False", 30),
-    ("KernelReady", "False", 30),
-    ("ContainerRuntimeReady", "False", 30),
+/// The conditions of the kubelet and of EKS's node monitoring agent. A node goes without a drain: what runs on it is in trouble.
+pub(crate) const REPAIR_POLICIES: [RepairPolicy; 7] = [
+    RepairPolicy { reason: "", ..bad("Ready", Status::False, 30) },
+    bad("Ready", Status::Unknown, 30),
+    bad("AcceleratedHardwareReady", Status::False, 10),
+    bad("StorageReady", Status::False, 30),
+    bad("NetworkingReady", Status::False, 30),
+    bad("KernelReady", Status::False, 30),
+    bad("ContainerRuntimeReady", Status::False, 30),
 ];
+
+const fn bad(condition: &'static str, status: Status, minutes: u64) -> RepairPolicy {
+    RepairPolicy {
+        reason: ".*",
+        termination_grace_period: Some(Duration::ZERO),
+        ..RepairPolicy::new(condition, status, Duration::from_mins(minutes))
+    }
+}
 
 /// The way to an account. There is no [`AwsCloud`] to ask before `start` has found out what it needs.
 pub struct Connection {
@@ -70,17 +78,11 @@ impl Connection {
 }
 
 fn facts() -> ProviderFacts {
-    let policy = |(condition, status, minutes): (&'static str, &'static str, u64)| RepairPolicy {
-        condition,
-        status,
-        toleration: Duration::from_mins(minutes),
-        action: RepairAction::Replace,
-    };
     ProviderFacts {
         name: provider::NAME,
         node_classes: vec![provider::node_class()],
         label_rules: label_rules(),
-        repair_policies: REPAIR_POLICIES.map(policy).to_vec(),
+        repair_policies: REPAIR_POLICIES.to_vec(),
         nodes_register_with_taints: true,
     }
 }

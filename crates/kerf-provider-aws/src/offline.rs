@@ -23,10 +23,10 @@ use kerf_aws_model::{
     subnets::FreeAddresses,
     unavailable::Unavailable,
 };
-use kerf_model::KnownLabels;
+use kerf_model::{KnownLabels, repair::RepairPolicy};
 use kerf_provider::{self as provider, CloudDrift, ForeseenDrift, Launchable, UnknownTypes};
 
-use crate::options::Options;
+use crate::{connection::REPAIR_POLICIES, options::Options};
 
 /// What is known of EC2 without asking it.
 pub(crate) struct OfflineCatalogue {
@@ -172,6 +172,10 @@ impl OfflineCatalogue {
 impl provider::Catalogue for OfflineCatalogue {
     fn label_rules(&self) -> &LabelRules {
         &self.rules
+    }
+
+    fn repair_policies(&self) -> Vec<RepairPolicy> {
+        REPAIR_POLICIES.to_vec()
     }
 
     fn instance_types(

@@ -22,14 +22,16 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{
     Decoded, GoDuration, NodeClaim, NodeClass, NodeClassReference, NodePool, ObjectExt,
-    conditions::{Conditioned, REGISTERED},
+    conditions::{Conditioned, REGISTERED, Status},
     decode,
     labels::LabelRules,
 };
-use kerf_model::{InstanceType, KnownLabels};
+use kerf_model::{
+    InstanceType, KnownLabels,
+    repair::{RepairAction, RepairPolicy},
+};
 use kerf_provider::{
     CloudProvider, ControllerContext, InstanceTypes, Launched, ProviderError, ProviderFacts,
-    RepairAction, RepairPolicy,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -60,23 +62,28 @@ pub use provider::{INSTANCE_TYPES_FILE_PATH, Kwok};
 
 /// The conditions under which a node is repaired. The last two are KWOK's own: nothing but their author sets or resets them, so
 /// that a fault can be played while the kubelet still says that the node is ready.
-const REPAIR_POLICIES: [RepairPolicy; 4] = [
-    replace("Ready", "False", Duration::from_mins(10)),
-    replace("Ready", "Unknown", Duration::from_mins(10)),
-    replace("KWOKUnhealthy", "True", Duration::from_secs(30)),
+pub const REPAIR_POLICIES: [RepairPolicy; 4] = [
+    RepairPolicy { termination_grace_period: Some(Duration::ZERO), ..NOT_READY },
     RepairPolicy {
+        status: Status::Unknown,
+        reason: ANY,
+        termination_grace_period: Some(Duration::ZERO),
+        ..NOT_READY
+    },
+    RepairPolicy {
+        reason: ANY,
+        termination_grace_period: Some(Duration::from_secs(45)),
+        ..RepairPolicy::new("KWOKUnhealthy", Status::True, Duration::from_secs(30))
+    },
+    RepairPolicy {
+        reason: ANY,
+        termination_grace_period: Some(Duration::from_mins(1)),
         action: RepairAction::Reboot,
-        ..replace("KWOKRebootRequired", "True", Duration::from_secs(30))
+        ..RepairPolicy::new("KWOKRebootRequired", Status::True, Duration::from_secs(30))
     },
 ];
-
-const fn replace(
-    condition: &'static str,
-    status: &'static str,
-    toleration: Duration,
-) -> RepairPolicy {
-    RepairPolicy { condition, status, toleration, action: RepairAction::Replace }
-}
+const NOT_READY: RepairPolicy = RepairPolicy::new("Ready", Status::False, Duration::from_mins(10));
+const ANY: &str = ".*";
 
 /// Launches simulated nodes.
 pub struct KwokProvider {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use kerf_api::{NodeClass, NodePool, crd::Additions, labels::LabelRules};
-use kerf_model::InstanceType;
+use kerf_model::{InstanceType, repair::RepairPolicy};
 use kerf_provider::{
     BoxError, Catalogue, CloudProvider, Connect, Flag, FlagValues, Launchable, NodeClassKind,
     Provider, UnknownTypes, rbac::Rule,
 };
 
-use crate::{GROUP, KIND, KwokProvider, from_file, generated, label_rules, node_class};
+use crate::{
+    GROUP, KIND, KwokProvider, REPAIR_POLICIES, from_file, generated, label_rules, node_class,
+};
 
 pub static INSTANCE_TYPES_FILE_PATH: Flag = Flag {
     name: "instance-types-file-path",
@@ -92,6 +94,10 @@ struct KwokCatalogue {
 impl Catalogue for KwokCatalogue {
     fn label_rules(&self) -> &LabelRules {
         &self.rules
+    }
+
+    fn repair_policies(&self) -> Vec<RepairPolicy> {
+        REPAIR_POLICIES.to_vec()
     }
 
     fn instance_types(

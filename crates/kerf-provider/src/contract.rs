@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::core::v1::Node, apimachinery::pkg::api::resource::Quantity, jiff::Timestamp,
 };
 use kerf_api::{NodeClaim, NodeClass, NodePool, labels::LabelRules};
-use kerf_model::InstanceType;
+use kerf_model::{InstanceType, repair::RepairPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use tokio::sync::watch;
 
@@ -116,7 +116,7 @@ pub struct ProviderFacts {
     /// The rules for labels with this provider's own in them: the labels and domains it knows, the label that names a
     /// reservation, other names of labels and of values.
     pub label_rules: LabelRules,
-    /// Which conditions of a node call for its replacement, and after what time.
+    /// Which conditions of a node call for its repair, after what time, and for which repair. The whole set, which never changes.
     pub repair_policies: Vec<RepairPolicy>,
     /// Whether nodes come with the taints and start-up taints of their claim, as kubelets can be configured to. Start-up taints that
     /// are missing at registration were then removed, and are not put back.
@@ -180,21 +180,4 @@ impl NodeClassKind {
         let gvk = GroupVersionKind::gvk(&self.group, &self.version, &self.kind);
         ApiResource::from_gvk_with_plural(&gvk, &self.plural)
     }
-}
-
-/// What to do with a node when one of its conditions has had this status for this long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepairPolicy {
-    pub condition: &'static str,
-    pub status: &'static str,
-    pub toleration: Duration,
-    pub action: RepairAction,
-}
-
-/// How a node is repaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RepairAction {
-    Replace,
-    /// No node is rebooted yet: such a policy is left alone, and never taken for one that replaces.
-    Reboot,
 }

@@ -16,7 +16,6 @@ pub mod rbac;
 
 pub use contract::{
     CloudProvider, InstanceTypes, Launched, NodeClassKind, ProviderFacts, Registration,
-    RepairAction, RepairPolicy,
 };
 pub use controllers::{BoxError, ControllerContext, Reconciler, Registry, Task};
 pub use error::{ProviderError, UnavailableOffering};

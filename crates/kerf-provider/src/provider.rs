@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kerf_api::{NodeClaim, NodeClass, NodePool, crd::Additions, labels::LabelRules};
-use kerf_model::InstanceType;
+use kerf_model::{InstanceType, repair::RepairPolicy};
 use kerf_runtime::{Clock, Fence, Metrics};
 use kube::Client;
 
@@ -77,6 +77,9 @@ impl fmt::Debug for Connect<'_> {
 /// Instance types without a cloud.
 pub trait Catalogue: Send + Sync {
     fn label_rules(&self) -> &LabelRules;
+
+    /// As the provider at work has them.
+    fn repair_policies(&self) -> Vec<RepairPolicy>;
 
     /// What the pool could launch. The class is missing where the objects do not have it.
     fn instance_types(

@@ -48,7 +48,21 @@ leaving_out! { $
         "has the list of KWOK's labels"
     pools metrics_tell_how_things_stand
         "reads the price from a label that KWOK's nodes alone have"
+    legacy_repair a_fault_that_kwok_plays_is_repaired_after_half_a_minute
+        "sets a condition that KWOK's nodes alone have"
     repair a_fault_that_kwok_plays_is_repaired_after_half_a_minute
+        "sets a condition that KWOK's nodes alone have"
+    repair a_node_that_asks_for_a_reboot_says_that_there_is_none
+        "sets a condition that KWOK's nodes alone have"
+    repair a_veto_keeps_an_unwell_node
+        "sets a condition that KWOK's nodes alone have"
+    repair a_veto_ends_a_repair_that_is_under_way
+        "sets a condition that KWOK's nodes alone have"
+    repair a_budget_of_none_keeps_unwell_nodes
+        "sets a condition that KWOK's nodes alone have"
+    repair a_fault_that_comes_and_goes_is_tolerated
+        "sets a condition that KWOK's nodes alone have"
+    repair a_repair_that_cannot_be_launched_is_tried_less_and_less_often
         "sets a condition that KWOK's nodes alone have"
     reserved one_pod_gets_the_only_place_and_the_others_get_bought_machines
         "reserves in KWOK's catalogue; an account reserves in EC2"

@@ -59,6 +59,8 @@ macro_rules! stories {
                     a_node_that_never_comes_is_replaced,
                     a_command_that_cannot_be_taken_up_again_keeps_no_other_waiting;
                 virtual_time(repairing):
+                    a_node_that_dies_is_replaced_where_the_limit_leaves_room;
+                virtual_time(repairing_by_force):
                     a_node_that_dies_is_replaced;
             }
             terminate_first_static at static_capacity::terminate_first {
@@ -279,8 +281,21 @@ macro_rules! stories {
                 virtual_time(repairing):
                     an_unwell_node_is_replaced_after_ten_minutes,
                     a_fault_that_kwok_plays_is_repaired_after_half_a_minute,
-                    an_unwell_node_whose_drain_hangs_is_replaced,
+                    a_node_that_asks_for_a_reboot_says_that_there_is_none,
                     an_unwell_node_of_another_provider_is_left_alone,
+                    neither_pods_nor_annotations_hold_a_repair_back,
+                    a_veto_keeps_an_unwell_node,
+                    a_veto_ends_a_repair_that_is_under_way,
+                    a_budget_of_none_keeps_unwell_nodes,
+                    too_many_unwell_nodes_are_left_alone,
+                    a_fault_that_comes_and_goes_is_tolerated,
+                    a_repair_that_cannot_be_launched_is_tried_less_and_less_often;
+            }
+            legacy_repair at repair::legacy {
+                virtual_time(repairing_by_force):
+                    an_unwell_node_is_replaced_after_ten_minutes,
+                    a_fault_that_kwok_plays_is_repaired_after_half_a_minute,
+                    an_unwell_node_whose_drain_hangs_is_replaced,
                     nothing_holds_a_repair_back,
                     too_many_unwell_nodes_are_left_alone;
             }
@@ -373,7 +388,10 @@ macro_rules! stories {
 
 /// The settings of operators that are not started with the defaults.
 pub mod settings {
-    use kerf_controllers::{Settings, settings::FeatureGates};
+    use kerf_controllers::{
+        Settings,
+        settings::{FeatureGates, RepairSettings},
+    };
 
     use crate::chapters::churn_controls;
 
@@ -387,6 +405,11 @@ pub mod settings {
 
     pub fn repairing() -> Settings {
         gated(FeatureGates { node_repair: true, ..FeatureGates::default() })
+    }
+
+    pub fn repairing_by_force() -> Settings {
+        let repair = RepairSettings { legacy: true, ..RepairSettings::default() };
+        Settings { repair, ..repairing() }
     }
 
     pub fn buffering() -> Settings {

@@ -7,24 +7,30 @@ use std::time::Duration;
 use kerf_controllers::Settings;
 use kerf_stories::{
     World,
-    chapters::disruption::{
-        consolidation::{from_large_to_small, from_several_to_one, from_two_nodes_to_one},
-        drift::{from_drifted_to_replaced, from_given_up_to_replaced},
-        emptiness::from_empty_to_nothing,
+    chapters::{
+        disruption::{
+            consolidation::{from_large_to_small, from_several_to_one, from_two_nodes_to_one},
+            drift::{from_drifted_to_replaced, from_given_up_to_replaced},
+            emptiness::from_empty_to_nothing,
+        },
+        repair::from_unwell_to_replaced,
+        static_capacity::terminate_first::from_drifted_to_drifted_through,
     },
-    chapters::static_capacity::terminate_first::from_drifted_to_drifted_through,
-    stories,
+    stories::{self, settings::repairing},
 };
 use kerf_testbed::{EventLog, Fault, Faults, Matching, Testbed, Write};
 
 macro_rules! play {
-    ($story:ident, $calls:expr) => {{
+    ($story:ident, $calls:expr) => {
+        play!($story, $calls, Settings::default())
+    };
+    ($story:ident, $calls:expr, $settings:expr) => {{
         let played = Testbed::in_virtual_time(async {
             let faults = Faults::seeded(7);
             if let Some(calls) = $calls {
                 faults.stop_after(calls);
             }
-            let world = World::with_mortal_operator(7, Settings::default(), &faults);
+            let world = World::with_mortal_operator(7, $settings, &faults);
             let _ = $story(&world).await;
             (world.event_log(), faults.calls())
         });
@@ -52,6 +58,17 @@ killed_after_any_call! {
     drift_survives_a_crash: from_drifted_to_replaced launches 2,
     a_removal_survives_a_crash: from_two_nodes_to_one launches 2,
     a_replacement_survives_a_crash: from_large_to_small launches 2,
+}
+
+/// What came for the broken node is used by the next operator, and the node goes once.
+#[test]
+fn repair_survives_a_crash() {
+    let (log, calls) = play!(from_unwell_to_replaced, None::<u64>, repairing());
+    assert_eq!(created(&log), (2, 2), "{log}");
+    for call in 0..calls {
+        let (log, _) = play!(from_unwell_to_replaced, Some(call), repairing());
+        assert_eq!(created(&log), (2, 2), "killed after call {call} of {calls}:\n{log}");
+    }
 }
 
 /// How three nodes become one depends on when the operator looks: merging them takes a new one, removing two of them none.

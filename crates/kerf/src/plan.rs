@@ -16,7 +16,7 @@ use kerf_cluster::{
 };
 use kerf_controllers::Settings;
 use kerf_manifests::{Loader, MOST_PODS, Offline};
-use kerf_model::snapshot::Idle;
+use kerf_model::{repair::BadPolicies, snapshot::Idle};
 use kerf_provider::{BoxError, Catalogue, CloudDrift, ForeseenDrift, UnknownTypes};
 use kube::ResourceExt;
 use serde_json::Value;
@@ -61,6 +61,8 @@ pub(crate) enum PlanError {
     NowhereToGo,
     #[error("{0}")]
     Cluster(#[from] ReadError),
+    #[error(transparent)]
+    RepairPolicies(#[from] BadPolicies),
     #[error("there is no {kind} {name}; there are: {known}")]
     NotThere { kind: &'static str, name: String, known: String },
     #[error("there is no pod {name} in namespace {namespace}; {hint}")]
@@ -192,6 +194,9 @@ impl Objects {
         }
         if settings.gates.pod_deletion_cost_management {
             loaded.cluster.manage_deletion_costs();
+        }
+        if let Some(rules) = settings.repair_rules(&catalogue.repair_policies())? {
+            loaded.cluster.repair_by(rules);
         }
         if settings.gates.capacity_buffer {
             loaded.cluster.keep_buffers();

@@ -14,6 +14,7 @@ use kerf_controllers::{
     Operator, definitions,
     operator::{self, Timing as WatchTiming},
 };
+use kerf_model::repair::BadPolicies;
 use kerf_provider::{BoxError, Connect};
 use kerf_runtime::{
     Clock, Fence, Metrics,
@@ -59,6 +60,8 @@ enum Error {
     /// What its flags name cannot be used: a mistake in the command line, and not of the surroundings.
     #[error("cannot set up the provider {name}: {source}")]
     ProviderFlags { name: &'static str, source: BoxError },
+    #[error(transparent)]
+    RepairPolicies(#[from] BadPolicies),
     #[error("{0}; install them with: kerf crds | kubectl apply -f -")]
     Crds(#[from] crds::Missing),
     #[error(transparent)]
@@ -80,9 +83,14 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            error!("{error}");
+            match &error {
+                Error::RepairPolicies(BadPolicies(all)) => {
+                    all.iter().for_each(|bad| error!("{bad}"));
+                }
+                _ => error!("{error}"),
+            }
             match error {
-                Error::ProviderFlags { .. } => exit::WRONG_INPUT.into(),
+                Error::ProviderFlags { .. } | Error::RepairPolicies(_) => exit::WRONG_INPUT.into(),
                 _ => exit::FAILED.into(),
             }
         }
@@ -139,6 +147,7 @@ async fn operate(options: &Options, elections: Handle) -> Result<(), Error> {
         flags: &chosen.flags,
     };
     let provider = chosen.provider.connect(with).map_err(of_provider)?;
+    settings.repair_rules(&provider.facts().repair_policies)?;
     endpoints.provider.set(Arc::clone(&provider));
 
     let required = definitions::required(&*provider);

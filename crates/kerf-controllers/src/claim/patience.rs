@@ -15,7 +15,12 @@ use crate::{
 impl Context {
     /// Whatever the grace period, and whether the drain has begun or not.
     pub(crate) async fn end_patience(&self, claim: &NodeClaim) -> Result<()> {
-        let Some(deadline) = new_deadline(claim, self.now()) else { return Ok(()) };
+        self.drain_until(claim, self.now()).await
+    }
+
+    /// The drain ends then, unless it ends earlier already.
+    pub(crate) async fn drain_until(&self, claim: &NodeClaim, end: Timestamp) -> Result<()> {
+        let Some(deadline) = new_deadline(claim, end) else { return Ok(()) };
         let mut changed = claim.clone();
         changed.annotations_mut().insert(annotations::TERMINATION_TIMESTAMP.into(), deadline);
         let what = || format!("writing the deadline of NodeClaim {}", claim.name_any());
@@ -55,12 +60,12 @@ impl Context {
     }
 }
 
-/// Now, unless the deadline of the drain has passed already.
-fn new_deadline(claim: &NodeClaim, now: Timestamp) -> Option<String> {
+/// This end, unless the drain ends earlier already.
+fn new_deadline(claim: &NodeClaim, end: Timestamp) -> Option<String> {
     let deadline = claim.annotations().get(annotations::TERMINATION_TIMESTAMP);
     let deadline = deadline.and_then(|value| value.parse::<Timestamp>().ok());
-    let passed = deadline.is_some_and(|deadline| deadline < now);
-    (!passed).then(|| shown(now))
+    let is_earlier = deadline.is_some_and(|deadline| deadline < end);
+    (!is_earlier).then(|| shown(end))
 }
 
 fn after(now: Timestamp, bound: Duration) -> Timestamp {
@@ -77,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deadline_becomes_now_unless_it_has_passed() {
+    fn a_deadline_is_moved_to_an_earlier_time_and_never_to_a_later_one() {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
         let moved = Some("2026-01-01T01:00:00Z");
         for (deadline, expected) in [

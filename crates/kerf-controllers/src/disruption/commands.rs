@@ -9,11 +9,13 @@ use std::{
 use jiff::Timestamp;
 use kerf_api::{
     NodeClaim, ObjectExt,
+    annotations::DO_NOT_REPAIR,
     conditions::{Conditioned, INITIALIZED, LAUNCHED},
 };
 use kerf_cluster::Cluster;
-use kerf_disruption::{Decision, terminate_first::GoesFirst};
+use kerf_disruption::{Decision, Method, terminate_first::GoesFirst};
 use kerf_model::Price;
+use kube::ResourceExt;
 
 use super::record::Record;
 
@@ -54,6 +56,8 @@ pub(crate) enum Loss {
     ReplacementGone(String),
     #[error("its replacements were not ready after {0:?}")]
     TimedOut(Duration),
+    #[error("its candidate {0} may no longer be repaired")]
+    Vetoed(String),
     #[error("its candidates could not be deleted within {0:?}")]
     Undeletable(Duration),
     #[error("its replacement costs {} and may cost at most {}", price.beside(*at_most), at_most.beside(*price))]
@@ -65,7 +69,7 @@ impl Loss {
     pub(crate) fn is_of_replacement(&self) -> bool {
         match self {
             Self::ReplacementGone(_) | Self::TimedOut(_) | Self::PromisedSavingsLost { .. } => true,
-            Self::Undeletable(_) => false,
+            Self::Undeletable(_) | Self::Vetoed(_) => false,
         }
     }
 }
@@ -99,6 +103,12 @@ impl Underway {
         let left: Vec<String> = self.record.candidates.iter().filter(stays).cloned().collect();
         if left.is_empty() {
             return Next::Done;
+        }
+        let vetoed = |name: &&String| is_vetoed(cluster, name);
+        if self.record.method == Method::Repair
+            && let Some(vetoed) = left.iter().find(vetoed)
+        {
+            return Next::TakeBack(Loss::Vetoed(vetoed.clone()));
         }
         if let Some(gone) = self.replacements.iter().find(|name| !is_here(cluster, name)) {
             return Next::TakeBack(Loss::ReplacementGone(gone.clone()));
@@ -217,6 +227,13 @@ pub(super) fn is_here(cluster: &Cluster, name: &str) -> bool {
     claim(cluster, name).is_some_and(|claim| !claim.is_deleting())
 }
 
+/// Whether someone forbade the repair of the claim's node, be it while it was under way.
+fn is_vetoed(cluster: &Cluster, name: &str) -> bool {
+    let node = claim(cluster, name).and_then(|claim| cluster.node_of(claim.provider_id()).ok());
+    let annotation = node.and_then(|node| node.annotations().get(DO_NOT_REPAIR));
+    annotation.is_some_and(|value| value == "true")
+}
+
 fn claim<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a Arc<NodeClaim>> {
     cluster.claims().named(name)
 }
@@ -224,7 +241,7 @@ fn claim<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a Arc<NodeClaim>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_disruption::{Method, Promise};
+    use kerf_disruption::Promise;
     use serde_json::json;
 
     const LIMIT: Duration = Duration::from_mins(10);
@@ -292,6 +309,7 @@ mod tests {
             candidates: vec!["a".into(), "b".into()],
             replacements: replacements.len(),
             promise: case.promise.then_some(Promise { at_most: Price::ZERO }),
+            repair: None,
         };
         let underway = Underway::new(record, replacements, Timestamp::UNIX_EPOCH);
         let now = Timestamp::from_second(case.minutes * 60).unwrap();
@@ -320,6 +338,42 @@ mod tests {
         check(&case(&["launched"], 10), &Next::Wait);
         check(&case(&["launched"], 11), &Next::TakeBack(Loss::TimedOut(LIMIT)));
         check(&case(&["initialized"], 11), &both());
+    }
+
+    #[test]
+    fn a_repair_ends_when_someone_forbids_it() {
+        let next = |method, annotated: Option<&str>| {
+            let mut cluster = Cluster::default();
+            for name in ["a", "r"] {
+                put(&mut cluster, name, "initialized");
+            }
+            let mut claim = NodeClaim::clone(cluster.claims().named("a").unwrap());
+            claim.status.get_or_insert_default().provider_id = "i-a".into();
+            cluster.apply(claim);
+            cluster.apply::<k8s_openapi::api::core::v1::Node>(
+                serde_json::from_value(json!({
+                    "metadata": {"name": "n", "annotations": annotated.map(|value| json!({DO_NOT_REPAIR: value}))},
+                    "spec": {"providerID": "i-a"},
+                }))
+                .unwrap(),
+            );
+            let record = Record {
+                command: "a.0".into(),
+                method,
+                candidates: vec!["a".into()],
+                replacements: 1,
+                promise: None,
+                repair: None,
+            };
+            let underway = Underway::new(record, vec!["r".into()], Timestamp::UNIX_EPOCH);
+            underway.next(&cluster, Timestamp::UNIX_EPOCH, LIMIT)
+        };
+        let goes = || Next::End(vec!["a".into()]);
+        assert_eq!(next(Method::Repair, None), goes());
+        assert_eq!(next(Method::Repair, Some("false")), goes());
+        assert_eq!(next(Method::Drift, Some("true")), goes(), "it is about repair");
+        let vetoed = Next::TakeBack(Loss::Vetoed("a".into()));
+        assert_eq!(next(Method::Repair, Some("true")), vetoed);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
 use kerf_api::{NodeClaim, ObjectExt, Setback, annotations, conditions::INITIALIZED, labels};
 use kerf_cluster::{Change, Cluster};
 use kerf_disruption::{Blocked, Method, setback};
@@ -17,6 +18,7 @@ use tracing::{info, warn};
 use super::{
     commands::{Commands, Loss, Next, Underway, is_here},
     marking::{self, AT_ONCE},
+    record::Repair,
     reports,
 };
 use crate::{
@@ -123,7 +125,14 @@ async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Re
         None => None,
     };
     let claim = bounded.as_ref().unwrap_or(claim);
+    let repair = command.record.repair.as_ref();
+    if let Some(drain) = repair.and_then(Repair::drain) {
+        bound_drain(context, claim, drain).await?;
+    }
     context.disrupt(claim, Cause::Disruption { reason, policy }).await?;
+    if let Some(repair) = repair {
+        context.metrics.unhealthy_disrupted(&repair.condition, claim, repair.drain());
+    }
     let tell = |notice: Notice, uid: Option<String>| {
         let same_if = vec![uid.unwrap_or_default(), reason.as_str().to_owned()];
         context.recorder.record(notice.same_if(same_if));
@@ -136,6 +145,20 @@ async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Re
         tell(Notice::about(&*node, Severity::Normal, kind, message), node.uid());
     }
     Ok(())
+}
+
+/// Counts from now, when everything that comes is there. A node that has recovered meanwhile still goes, but its pods have all
+/// the time that its claim gives them.
+async fn bound_drain(context: &Context, claim: &NodeClaim, drain: Duration) -> Result<()> {
+    let is_unhealthy = {
+        let cluster = context.index.read();
+        cluster.node_of(claim.provider_id()).is_ok_and(|node| cluster.is_unhealthy(node))
+    };
+    if !is_unhealthy {
+        return Ok(());
+    }
+    let end = context.now().checked_add(drain).unwrap_or(Timestamp::MAX);
+    context.drain_until(claim, end).await
 }
 
 fn tell_what_it_waits_for(context: &Context, command: &Underway) {

@@ -6,6 +6,8 @@
 //! replacements are not all there, each with the record, is void. A command without replacements needs no record; what is
 //! left of it after a crash is rolled back, and decided anew.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kerf_api::{NodeClaim, annotations};
 use kerf_disruption::{Command, Method, Promise};
@@ -24,6 +26,24 @@ pub(crate) struct Record {
     /// How many claims come in their place.
     pub(crate) replacements: usize,
     pub(crate) promise: Option<Promise>,
+    /// What was wrong with the node, where it is repaired.
+    pub(crate) repair: Option<Repair>,
+}
+
+/// Why a node is repaired, as far as its end depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Repair {
+    pub(crate) condition: String,
+    /// How long the drain may take. `None`: as long as the claim says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) drain_seconds: Option<u64>,
+}
+
+impl Repair {
+    pub(crate) fn drain(&self) -> Option<Duration> {
+        self.drain_seconds.map(Duration::from_secs)
+    }
 }
 
 /// The annotation as it is written.
@@ -36,6 +56,8 @@ struct Written {
     replacements: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at_most: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repair: Option<Repair>,
 }
 
 impl Record {
@@ -50,6 +72,10 @@ impl Record {
             candidates,
             replacements: command.replacements.len(),
             promise: command.promise,
+            repair: command.remedy.as_ref().map(|remedy| Repair {
+                condition: remedy.condition.clone(),
+                drain_seconds: remedy.drain.map(|drain| drain.as_secs()),
+            }),
         }
     }
 
@@ -64,6 +90,7 @@ impl Record {
             candidates: written.candidates,
             replacements: written.replacements,
             promise: at_most.map(|at_most| Promise { at_most }),
+            repair: written.repair,
         })
     }
 
@@ -74,6 +101,7 @@ impl Record {
             candidates: self.candidates.clone(),
             replacements: self.replacements,
             at_most: self.promise.map(|promise| promise.at_most.exact().to_string()),
+            repair: self.repair.clone(),
         };
         // Strings, numbers and lists of them: there is nothing in it that JSON cannot say.
         let written = serde_json::to_string(&written).unwrap_or_default();
@@ -87,14 +115,18 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
+        let repair = |drain_seconds| Some(Repair { condition: "Ready".into(), drain_seconds });
         for method in Method::ALL {
-            for at_most in [None, Some("0.0416")] {
+            for (at_most, repair) in
+                [(None, None), (Some("0.0416"), repair(None)), (None, repair(Some(45)))]
+            {
                 let record = Record {
                     command: "a.1".into(),
                     method,
                     candidates: vec!["a".into(), "b".into()],
                     replacements: 2,
                     promise: at_most.map(|price| Promise { at_most: price.parse().unwrap() }),
+                    repair: repair.clone(),
                 };
                 let mut claim = NodeClaim::default();
                 assert_eq!(Record::read(&claim), None);

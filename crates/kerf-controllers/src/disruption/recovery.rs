@@ -177,6 +177,7 @@ mod tests {
             candidates: vec!["a".into()],
             replacements: 2,
             promise: None,
+            repair: None,
         };
         for (name, deleted) in replacements {
             let mut claim = claim(name, *deleted);

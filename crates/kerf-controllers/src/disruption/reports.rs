@@ -27,7 +27,12 @@ use crate::context::Context;
 
 /// A node that cannot be consolidated rarely can be a minute later.
 const UNCONSOLIDATABLE_EVERY: Duration = Duration::from_mins(15);
+const REPAIR_BLOCKED_EVERY: Duration = Duration::from_mins(15);
 const BUDGET_EVERY: Duration = Duration::from_mins(1);
+
+/// A node is broken and will be repaired.
+const REPAIR_TO_COME: &str = "NodeRepairScheduled";
+const REPAIR_BLOCKED: &str = "NodeRepairBlocked";
 
 /// What was said last, so that only changes are counted and logged.
 #[derive(Debug, Default)]
@@ -51,11 +56,14 @@ fn event(refused: &Refused) -> Option<&'static str> {
             | Blocked::StaticPool
             | Blocked::NotEmpty { .. }
             | Blocked::NotDrifted
+            | Blocked::Healthy
             | Blocked::Empty
             | Blocked::NotConsolidatable
             | Blocked::Budget { .. },
             _,
         ) => None,
+        (Blocked::Tolerated { .. }, _) => Some(REPAIR_TO_COME),
+        (Blocked::TooManyUnhealthy(_), _) => Some(REPAIR_BLOCKED),
         (_, None) => Some("DisruptionBlocked"),
         (_, Some(method)) => Some(method.event()),
     }
@@ -146,8 +154,15 @@ impl Reports {
         let Refused { node, claim, pool, why, .. } = refused;
         let Some(claim) = claim else { return };
         let kind = event(refused);
-        if let Some(kind) = kind {
-            tell(context, claim, kind, why);
+        match kind {
+            Some(REPAIR_BLOCKED) => repair_blocked(context, claim, why),
+            Some(kind) if refused.method == Some(Method::Repair) => {
+                // In lower case, as Karpenter has these.
+                let finish = |notice| and_same_if(notice, [why.to_string().as_str()]);
+                on_node_and_claim(context, claim, finish, kind, &why.to_string());
+            }
+            Some(kind) => tell(context, claim, kind, why),
+            None => {}
         }
         if !self.is_news(refused) {
             return;
@@ -223,6 +238,44 @@ fn tell(context: &Context, claim: &str, kind: &'static str, why: &Blocked) {
         },
         kind,
         &message,
+    );
+}
+
+/// A warning on each node that is not repaired, on its claim, and once on the pool.
+fn repair_blocked(context: &Context, claim: &str, why: &Blocked) {
+    let Some(claim) = context.index.read().claims().named(claim).cloned() else { return };
+    let message = why.to_string();
+    let tell = |notice: Notice, uid: Option<String>| {
+        let same_if = vec![uid.unwrap_or_default()];
+        context.recorder.record(notice.same_if(same_if).repeat_after(REPAIR_BLOCKED_EVERY));
+    };
+    let warning = Severity::Warning;
+    if let Some(node) = node_of(context, &claim) {
+        let notice = Notice::about(&*node, warning, REPAIR_BLOCKED, message.clone());
+        tell(notice, node.uid());
+    }
+    tell(Notice::about(&*claim, warning, REPAIR_BLOCKED, message.clone()), claim.uid());
+    if let Some(pool) = claim.node_pool().and_then(|pool| context.managed_pool(pool)) {
+        tell(Notice::about(&*pool, warning, REPAIR_BLOCKED, message), pool.uid());
+    }
+}
+
+/// Logs which policy chose the node of a command.
+pub(super) fn repair(command: &Command) {
+    let Some(remedy) = &command.remedy else { return };
+    let node = command.candidates.first().map(|candidate| candidate.node.name.as_str());
+    info!(
+        controller = "disruption",
+        node,
+        condition = remedy.condition,
+        status = remedy.status,
+        reason = remedy.reason,
+        regex = remedy.policy.reason,
+        fallback = remedy.is_fallback,
+        action = remedy.action.as_str(),
+        since = %remedy.since,
+        drain = ?remedy.drain,
+        "selected repair policy"
     );
 }
 

@@ -63,6 +63,7 @@ pub(super) async fn start(
     provisioning::publish_placements(context, &command.placements);
     let name = record.command.clone();
     info!(command = name, "disrupting node(s): {}", reports::text(command));
+    reports::repair(command);
     reports::write_down(context, "Disrupting", command, &reports::text(command));
     let nodes = command.candidates.iter().map(|candidate| candidate.node.name.as_str());
     context.window.goes(nodes);

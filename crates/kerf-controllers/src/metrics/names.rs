@@ -43,7 +43,7 @@ fn every_metric_has_the_name_that_dashboards_know() {
     counted.claim_created("provisioned", "p", false);
     counted.claim_terminated(&claim, second);
     counted.claim_disrupted(Cause::Expired, &claim, 1);
-    counted.unhealthy_disrupted("Ready", &claim);
+    counted.unhealthy_disrupted("Ready", &claim, None);
     counted.instance_gone(&claim, second);
     counted.node_registered(&claim);
     counted.node_drained(&claim);

@@ -1,4 +1,6 @@
-//! Nodes that have been unhealthy for too long are replaced (feature gate `NodeRepair`).
+//! Nodes that have been unhealthy for too long are deleted: as Karpenter did before 1.15 (`--legacy-node-repair`).
+//!
+//! It knows neither budgets nor priorities, and no replacement comes first. Otherwise repair is a method of disruption.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, NodeExt, ObjectExt, labels};
 use kerf_cluster::{Change, Cluster};
-use kerf_provider::{RepairAction, RepairPolicy};
+use kerf_model::repair::{Reason, RepairAction, RepairPolicy};
 use kerf_runtime::{
     Outcome, Queue, Workers,
     events::{Notice, Severity},
@@ -22,7 +24,27 @@ const BLOCKED_FOR: Duration = Duration::from_mins(5);
 
 /// Deletes the claims of unwell nodes, by force: neither budgets nor annotations nor grace periods hold it back, since the
 /// pods there are in trouble already. Only the circuit breaker does.
-pub(crate) struct Repair;
+pub(crate) struct Repair {
+    policies: Vec<Rule>,
+}
+
+/// A policy that it can act by, and what it looks for in the reason of a condition.
+struct Rule {
+    policy: RepairPolicy,
+    reason: Reason,
+}
+
+impl Repair {
+    /// Those that ask for a reboot are left alone. There is no fallback: a policy is about its own condition.
+    pub(crate) fn by(policies: &[RepairPolicy]) -> Self {
+        let replacing = policies.iter().filter(|policy| policy.action == RepairAction::Replace);
+        let rule = |policy: &RepairPolicy| {
+            let reason = Reason::new(policy.reason).ok()?;
+            Some(Rule { policy: policy.clone(), reason })
+        };
+        Self { policies: replacing.filter_map(rule).collect() }
+    }
+}
 
 impl Reconciler for Repair {
     const WORKERS: Workers = Workers::new("node.health", 10).up_to(1000);
@@ -38,7 +60,7 @@ impl Reconciler for Repair {
     }
 
     async fn reconcile(&self, context: &Context, name: &str) -> Result<Outcome> {
-        let policies = &context.provider.facts().repair_policies;
+        let policies = &self.policies;
         let (node, claim, crowd) = {
             let cluster = context.index.read();
             let Some(node) = cluster.nodes().named(name).cloned() else { return Ok(Outcome::Done) };
@@ -70,7 +92,7 @@ impl Reconciler for Repair {
         }
         info!(node = name, condition = policy.condition, "deleting nodeclaim of unhealthy node");
         context.disrupt(&claim, Cause::Unhealthy).await?;
-        context.metrics.unhealthy_disrupted(policy.condition, &claim);
+        context.metrics.unhealthy_disrupted(policy.condition, &claim, None);
         Ok(Outcome::Done)
     }
 }
@@ -83,7 +105,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn around(claim: &NodeClaim, cluster: &Cluster, policies: &[RepairPolicy]) -> Self {
+    fn around(claim: &NodeClaim, cluster: &Cluster, policies: &[Rule]) -> Self {
         let pool = claim.labels().get(labels::NODE_POOL);
         let among = cluster.nodes().values().filter(|node| {
             pool.is_none_or(|pool| node.labels().get(labels::NODE_POOL) == Some(pool))
@@ -101,17 +123,16 @@ impl Crowd {
     }
 }
 
-/// The policy that asks for the node's replacement first, and when. Those that ask for a reboot do not count.
-fn first_due<'a>(
-    node: &Node,
-    policies: &'a [RepairPolicy],
-) -> Option<(&'a RepairPolicy, Timestamp)> {
+/// The policy that asks for the node's replacement first, and when.
+fn first_due<'a>(node: &Node, rules: &'a [Rule]) -> Option<(&'a RepairPolicy, Timestamp)> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    let replacing = policies.iter().filter(|policy| policy.action == RepairAction::Replace);
-    let due = replacing.filter_map(|policy| {
-        let condition = conditions
-            .iter()
-            .find(|one| one.type_ == policy.condition && one.status == policy.status)?;
+    let due = rules.iter().filter_map(|Rule { policy, reason }| {
+        let condition = conditions.iter().find(|one| {
+            let of_condition = one.reason.as_deref().unwrap_or_default();
+            one.type_ == policy.condition
+                && one.status == policy.status.as_str()
+                && reason.suits(of_condition)
+        })?;
         let since = condition.last_transition_time.as_ref()?.0;
         let toleration = SignedDuration::try_from(policy.toleration).ok()?;
         Some((policy, since.checked_add(toleration).ok()?))
@@ -122,28 +143,30 @@ fn first_due<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kerf_api::conditions::Status;
     use serde_json::json;
 
-    const POLICIES: [RepairPolicy; 3] = [
-        policy("Ready", "False", 30, RepairAction::Replace),
-        policy("DiskBroken", "True", 10, RepairAction::Replace),
-        policy("Stuck", "True", 1, RepairAction::Reboot),
-    ];
-
-    const fn policy(
-        condition: &'static str,
-        status: &'static str,
-        minutes: u64,
-        action: RepairAction,
-    ) -> RepairPolicy {
-        RepairPolicy { condition, status, toleration: Duration::from_mins(minutes), action }
+    fn rules() -> Vec<Rule> {
+        let policy = |condition, status, minutes: u64| {
+            RepairPolicy::new(condition, status, Duration::from_mins(minutes))
+        };
+        Repair::by(&[
+            policy("Ready", Status::False, 30),
+            policy("DiskBroken", Status::True, 10),
+            RepairPolicy { action: RepairAction::Reboot, ..policy("Stuck", Status::True, 1) },
+            RepairPolicy { reason: "^Xid", ..policy("Gpu", Status::True, 5) },
+        ])
+        .policies
     }
 
     fn node(conditions: &[(&str, &str, &str)]) -> Node {
         let conditions: Vec<_> = conditions
             .iter()
             .map(|(kind, status, since)| {
-                json!({"type": kind, "status": status, "lastTransitionTime": format!("2026-01-01T{since}Z")})
+                // `Gpu:Xid48` is the condition Gpu for the reason Xid48.
+                let (kind, reason) = kind.split_once(':').unwrap_or((kind, "Any"));
+                json!({"type": kind, "status": status, "reason": reason,
+                       "lastTransitionTime": format!("2026-01-01T{since}Z")})
             })
             .collect();
         serde_json::from_value(json!({"status": {"conditions": conditions}})).unwrap()
@@ -151,9 +174,10 @@ mod tests {
 
     #[test]
     fn the_earliest_deadline_of_the_matching_policies_counts() {
+        let rules = rules();
         let check = |conditions: &[(&str, &str, &str)], expected: Option<(&str, &str)>| {
             let node = node(conditions);
-            let due = first_due(&node, &POLICIES).map(|(policy, at)| (policy.condition, at));
+            let due = first_due(&node, &rules).map(|(policy, at)| (policy.condition, at));
             let expected =
                 expected.map(|(kind, at)| (kind, format!("2026-01-01T{at}Z").parse().unwrap()));
             assert_eq!(due, expected, "{conditions:?}");
@@ -162,6 +186,8 @@ mod tests {
         check(&[("Ready", "Unknown", "00:00:00")], None);
         check(&[("MemoryPressure", "True", "00:00:00"), ("DiskBroken", "False", "00:00:00")], None);
         check(&[("Stuck", "True", "00:00:00")], None);
+        check(&[("Gpu:Hot", "True", "00:00:00")], None);
+        check(&[("Gpu:Xid48", "True", "00:00:00")], Some(("Gpu", "00:05:00")));
         check(&[("Ready", "False", "00:00:00")], Some(("Ready", "00:30:00")));
         check(
             &[("Stuck", "True", "00:00:00"), ("Ready", "False", "00:00:00")],
@@ -197,7 +223,7 @@ mod tests {
             let label = pool.map(|pool| (labels::NODE_POOL.to_owned(), pool.to_owned()));
             claim.labels_mut().extend(label);
             // Patience is not asked for here: one that just became unwell counts.
-            let crowd = Crowd::around(&claim, &cluster, &POLICIES);
+            let crowd = Crowd::around(&claim, &cluster, &rules());
             assert_eq!((crowd.of, crowd.total, crowd.unwell), expected, "{pool:?}");
         }
     }

@@ -42,7 +42,8 @@ fn expected(
     let mut expected = Allowance { allowed: Allowance::UNLIMITED, ..Allowance::default() };
     for member in members.iter().filter(|member| member.counts()) {
         expected.nodes += 1;
-        if member.deleting || !member.ready {
+        let out_of_service = !member.ready && reason != DisruptionReason::Unhealthy;
+        if member.deleting || out_of_service {
             expected.disrupting += 1;
         }
     }

@@ -19,6 +19,7 @@ mod emptiness;
 mod places;
 mod properties;
 mod quiet;
+mod repair;
 mod replacing;
 mod setbacks;
 mod terminate_first;

@@ -79,6 +79,7 @@ pub(crate) fn place(name: &str, cores: usize) -> Place {
     node.allocatable = instance_type.allocatable().clone();
     node.disruption = NodeDisruption {
         provider_id: format!("i-{name}"),
+        registered: true,
         ready: true,
         consolidatable: true,
         created: Some(ago(600)),

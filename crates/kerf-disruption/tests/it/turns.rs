@@ -82,21 +82,25 @@ fn a_merger_that_cannot_be_done_makes_room_for_single_nodes() {
 
 #[test]
 fn whoever_has_a_clock_is_told_when_each_method_has_answered() {
-    let told = |places: Vec<Place>, static_capacity| {
+    let told = |places: Vec<Place>, static_capacity, repairs| {
         let settings = Settings { static_capacity, ..Settings::default() };
-        let snapshot = snapshot(vec![pool("default")], places);
+        let snapshot = match repairs {
+            true => crate::repair::snapshot(vec![pool("default")], places),
+            false => snapshot(vec![pool("default")], places),
+        };
         let mut told = Vec::new();
         let answered = |method| told.push(method);
         pass_with(&snapshot, &settings, &mut Memory::default(), answered);
         told
     };
     let full = || place("a", 2).runs("p", "1800m");
-    assert_eq!(told(vec![full()], true), Method::ALL);
-    assert_eq!(told(vec![full()], false), {
+    assert_eq!(told(vec![full()], true, true), Method::ALL);
+    assert_eq!(told(vec![full()], true, false), Method::ALL[1..]);
+    assert_eq!(told(vec![full()], false, false), {
         use Method::{Drift, Emptiness, MultiNode, SingleNode};
         [Emptiness, Drift, MultiNode, SingleNode]
     });
-    assert_eq!(told(vec![place("a", 2)], true), [Method::Emptiness], "it found something");
+    assert_eq!(told(vec![place("a", 2)], true, false), [Method::Emptiness], "it found something");
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub(crate) async fn nothing_is_marked(world: &World) -> Result<(), String> {
 }
 
 /// Waits until something of this kind with these words in it was published about an object.
-async fn told(world: &World, name: &str, reason: &str, words: &str) {
+pub(crate) async fn told(world: &World, name: &str, reason: &str, words: &str) {
     let what = format!("{name} gets the event {reason}: {words}");
     world
         .until(&what, async |world: &World| {

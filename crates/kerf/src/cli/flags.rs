@@ -317,9 +317,19 @@ pub(crate) const LEGACY_NODE_REPAIR: Flag = Flag {
     name: "legacy-node-repair",
     env: "LEGACY_NODE_REPAIR",
     default: "false",
-    heading: "Accepted for compatibility with Karpenter, without effect",
-    help: "Kerf repairs nodes as Karpenter does with this flag, in any case",
+    heading: "Node repair (feature gate NodeRepair)",
+    help: "Repair nodes as Karpenter did before 1.15: by force, without budgets and without a replacement first",
     ..BOOL
+};
+pub(crate) const NODE_REPAIR_UNHEALTHY_PERCENT: Flag = Flag {
+    name: "node-repair-unhealthy-percent",
+    env: "NODE_REPAIR_UNHEALTHY_PERCENT",
+    default: "20",
+    value: "PERCENT",
+    heading: "Node repair (feature gate NodeRepair)",
+    help: "Where more of a NodePool's nodes are unhealthy, none of them is repaired",
+    expected: "a whole number from 0 to 100",
+    ..NUMBER
 };
 pub(crate) const MEMORY_LIMIT: Flag = Flag {
     name: "memory-limit",
@@ -387,12 +397,13 @@ static OWN: [&Flag; 36] = [
     &PRICE_IMPROVEMENT_FACTOR,
     &SAVINGS_THRESHOLD,
     &GRACE_PERIOD,
+    &LEGACY_NODE_REPAIR,
+    &NODE_REPAIR_UNHEALTHY_PERCENT,
     &DISABLE_CLUSTER_STATE_OBSERVABILITY,
     &DISABLE_POD_METRICS,
     &ENABLE_PROFILING,
     &DISABLE_CONTROLLER_WARMUP,
     &IGNORE_DRA_REQUESTS,
-    &LEGACY_NODE_REPAIR,
     &MEMORY_LIMIT,
     &LOG_ERROR_OUTPUT_PATHS,
     &KARPENTER_SERVICE,

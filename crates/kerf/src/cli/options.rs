@@ -9,7 +9,7 @@ use kerf_controllers::{
     Settings,
     settings::{
         Batching, ChurnControls, DashboardEndpoint, FeatureGates, LeaderElection, Millicores,
-        PreferencePolicy, parse_bool, parse_default_spread,
+        PreferencePolicy, RepairSettings, parse_bool, parse_default_spread,
     },
 };
 use kerf_model::MinValuesPolicy;
@@ -57,7 +57,6 @@ impl Options {
                     .into(),
             );
         }
-        values.bool(&flags::LEGACY_NODE_REPAIR)?;
         values.parse::<i64>(&flags::MEMORY_LIMIT)?;
 
         let settings = Settings {
@@ -86,6 +85,7 @@ impl Options {
             gates,
             default_spread: values.default_spread()?,
             churn: values.churn()?,
+            repair: values.repair()?,
         };
         Ok(Self { settings, provider: values.chosen()?, warnings })
     }
@@ -104,6 +104,14 @@ impl<V: Fn(&str) -> Option<OsString>> Values<'_, V> {
             price_improvement_factor: self.parse(&flags::PRICE_IMPROVEMENT_FACTOR)?,
             savings_threshold: self.parse(&flags::SAVINGS_THRESHOLD)?,
             grace_period: self.parse(&flags::GRACE_PERIOD)?,
+        })
+    }
+
+    pub(super) fn repair(&self) -> Result<RepairSettings, InvalidValue> {
+        let percent = |text: &str| text.parse().ok().filter(|percent| *percent <= 100);
+        Ok(RepairSettings {
+            legacy: self.bool(&flags::LEGACY_NODE_REPAIR)?,
+            most_unhealthy_percent: self.map(&flags::NODE_REPAIR_UNHEALTHY_PERCENT, percent)?,
         })
     }
 

@@ -148,7 +148,7 @@ fn booleans_are_read_as_karpenter_reads_them() {
 #[test]
 fn each_flag_has_its_setting() {
     type Change = fn(&mut Settings);
-    let cases: [(&str, &str, Change); 30] = [
+    let cases: [(&str, &str, Change); 32] = [
         ("metrics-port", "0", |s| s.metrics_port = 0),
         ("health-probe-port", "65535", |s| s.health_probe_port = 65535),
         ("metrics-address", "127.0.0.1", |s| s.metrics_address = "127.0.0.1".parse().ok()),
@@ -184,6 +184,8 @@ fn each_flag_has_its_setting() {
         ("cpu-requests", "-4", |_| {}),
         ("feature-gates", "NodeRepair=true", |s| s.gates.node_repair = true),
         ("feature-gates", "", |_| {}),
+        ("legacy-node-repair", "true", |s| s.repair.legacy = true),
+        ("node-repair-unhealthy-percent", "35", |s| s.repair.most_unhealthy_percent = 35),
         ("scaledown-utilization-threshold", "1.0", |s| {
             s.churn.utilization_threshold = "1".parse().unwrap();
         }),

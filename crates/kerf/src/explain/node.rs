@@ -1,11 +1,17 @@
 //! One node as a value: the verdict, the facts, every check, the simulation, the prices.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use kerf_disruption::{
     Command,
     controls::Bound,
-    explain::{Check, Destination, MethodExplanation, NodeExplanation, Prices, Simulated},
+    explain::{
+        Check, Destination, MethodExplanation, NodeExplanation, Prices, RepairExplanation,
+        Simulated,
+    },
 };
-use kerf_model::{KnownLabels, Price};
+use kerf_model::{KnownLabels, Price, repair::RepairMatch};
 use kerf_provider::CloudDrift;
 use serde::Serialize;
 
@@ -36,6 +42,9 @@ pub(crate) struct Report {
     facts: Option<Facts>,
     utilization: String,
     quiet_since: Option<String>,
+    /// What the repair policies say of its conditions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<RepairReport>,
     checks: Vec<CheckReport>,
     methods: Vec<MethodReport>,
 }
@@ -89,6 +98,76 @@ struct CheckReport {
     /// What holds instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<Refusal>,
+    /// Repair does not ask for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    but_for_repair: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RepairReport {
+    matches: Vec<MatchReport>,
+    /// What would be done now; missing while every condition is tolerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<RemedyReport>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct MatchReport {
+    condition: String,
+    status: String,
+    reason: String,
+    since: String,
+    /// The policy in words.
+    policy: String,
+    is_fallback: bool,
+    priority: u8,
+    /// From when on something is done.
+    due: String,
+    /// Whether that time has come.
+    is_due: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RemedyReport {
+    action: &'static str,
+    condition: String,
+    /// How long the drain may take at most; missing where the NodeClaim alone says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain_seconds: Option<u64>,
+}
+
+impl RepairReport {
+    fn new(found: &RepairExplanation, now: Timestamp) -> Self {
+        let seconds = |drain: Option<Duration>| drain.map(|drain| drain.as_secs());
+        let matched = |(one, due): &(RepairMatch, Timestamp)| MatchReport {
+            condition: one.condition.clone(),
+            status: one.status.clone(),
+            reason: one.reason.clone(),
+            since: one.since.to_string(),
+            policy: one.policy.to_string(),
+            is_fallback: one.is_fallback,
+            priority: one.policy.priority,
+            due: due.to_string(),
+            is_due: *due <= now,
+            drain_seconds: seconds(one.policy.termination_grace_period),
+        };
+        Self {
+            matches: found.matches.iter().map(matched).collect(),
+            remedy: found.remedy.as_ref().map(|remedy| RemedyReport {
+                action: remedy.action.as_str(),
+                condition: remedy.condition.clone(),
+                drain_seconds: seconds(remedy.drain),
+            }),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -159,6 +238,7 @@ impl Report {
         labels: &KnownLabels,
     ) -> Self {
         let candidate = found.candidate.as_ref();
+        let now = moment.judged_at;
         Self {
             verdict: Verdict::of_node(&found.node.name, found.verdict.as_ref()),
             node: found.node.name.clone(),
@@ -178,6 +258,7 @@ impl Report {
             }),
             utilization: found.utilization.to_string(),
             quiet_since: found.quiet_since.map(|since| since.to_string()),
+            repair: found.repair.as_ref().map(|it| RepairReport::new(it, now)),
             checks: found.checks.iter().map(CheckReport::new).collect(),
             methods: found.methods.iter().map(|one| MethodReport::new(one, labels)).collect(),
         }
@@ -187,7 +268,8 @@ impl Report {
 impl CheckReport {
     fn new(check: &Check) -> Self {
         let refusal = check.outcome.as_ref().err().map(Refusal::new);
-        Self { fact: check.fact, holds: refusal.is_none(), refusal }
+        let but_for_repair = check.but_for_repair;
+        Self { fact: check.fact, holds: refusal.is_none(), refusal, but_for_repair }
     }
 }
 

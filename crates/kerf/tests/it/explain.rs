@@ -128,7 +128,7 @@ fn a_budget_that_holds_nothing_back_is_pointed_out() {
     let (_directory, file) = changed(r#"budgets: [{nodes: "1"}]"#, unhealthy);
     let pool = printed(&["explain", "nodepool/general", "-f", &file]);
     assert!(pool.contains("  0       Unhealthy   always     -          yes\n"), "{pool}");
-    let note = "  Unhealthy: Kerf asks no budget for this reason yet\n\nMay be disrupted";
+    let note = "  Unhealthy: nothing is disrupted for this reason; --feature-gates=NodeRepair=true switches repair on\n\nMay be disrupted";
     assert!(pool.contains(note), "{pool}");
     assert!(pool.contains("  Drifted         3       1         0\n\nNodes"), "{pool}");
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{
     drift, has_nodes, names, never_more_nodes_than, ready_nodes, replaced, says, with_static_pool,
 };
-use crate::World;
+use crate::{World, chapters::told};
 
 pub async fn a_pool_whose_launches_fail_goes_on_when_they_can_succeed(world: World) {
     let requirements = |instance_type: &str| {
@@ -79,7 +79,32 @@ pub async fn a_node_that_never_comes_is_replaced(world: World) {
     never_more_nodes_than(&world, 2);
 }
 
-/// With node repair.
+/// With node repair. The replacement comes first, so that it needs room under the limit.
+pub async fn a_node_that_dies_is_replaced_where_the_limit_leaves_room(world: World) {
+    let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
+    let (claim, node) = has_nodes(&world, &pool, 3).await.swap_remove(1);
+    world.kill_node(&node.name_any());
+    let why = world
+        .until("repair says why not", async |w: &World| told(w, "DisruptionBlocked", &node).await)
+        .await;
+    assert_eq!(
+        why,
+        "its NodePool has 3 nodes, including those that are being launched or deleted, and limits.nodes is 3"
+    );
+    world.patch(&pool, json!({"spec": {"limits": {"nodes": "4"}}})).await;
+    world
+        .until("another has taken its place", async |world: &World| {
+            let names = names(&ready_nodes(world, &pool).await?);
+            match names.len() {
+                3 if !names.contains(&claim.name_any()) => Ok(()),
+                _ => Err(format!("{names:?}")),
+            }
+        })
+        .await;
+    never_more_nodes_than(&world, 4);
+}
+
+/// With node repair, as it was before.
 pub async fn a_node_that_dies_is_replaced(world: World) {
     let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
     let (claim, node) = has_nodes(&world, &pool, 3).await.swap_remove(1);

@@ -5,7 +5,10 @@ use std::fmt::Write;
 use kerf_disruption::controls::Bound;
 use kerf_model::Price;
 
-use super::{CheckReport, Facts, MethodReport, NewDrift, PricesReport, Report, SimulationReport};
+use super::{
+    CheckReport, Facts, MatchReport, MethodReport, NewDrift, PricesReport, RemedyReport,
+    RepairReport, Report, SimulationReport,
+};
 use crate::{
     columns::facts,
     plan::{CommandReport, count},
@@ -16,6 +19,9 @@ pub(crate) fn render(report: &Report) -> String {
     text.push_str(&facts(about(report)));
     if let Some(moment) = report.moment.shown() {
         let _ = writeln!(text, "  {moment}");
+    }
+    if let Some(found) = &report.repair {
+        repair(found, &mut text);
     }
     text.push_str("\nWhatever the method\n");
     checks(&report.checks, &mut text);
@@ -112,12 +118,38 @@ fn bound(prices: &PricesReport) -> String {
     }
 }
 
+/// Which policies are about it, and when they want something.
+fn repair(found: &RepairReport, text: &mut String) {
+    text.push_str("\nIts health\n");
+    for one in &found.matches {
+        let MatchReport { condition, status, reason, since, policy, due, .. } = one;
+        let fallback = if one.is_fallback { ", the fallback" } else { "" };
+        let is_due = if one.is_due { "due since" } else { "tolerated until" };
+        let _ = writeln!(text, "  {condition}={status} ({reason}) since {since}");
+        let _ = writeln!(text, "    policy {policy}{fallback}, {is_due} {due}");
+    }
+    let _ = match &found.remedy {
+        None => writeln!(text, "  nothing is done yet"),
+        Some(RemedyReport { action, condition, drain_seconds }) => {
+            let drain = match drain_seconds {
+                None => "the drain takes as long as the NodeClaim says".to_owned(),
+                Some(0) => "without a drain".to_owned(),
+                Some(seconds) => format!("the drain takes {seconds} s at most"),
+            };
+            writeln!(text, "  {action} because of {condition}, {drain}")
+        }
+    };
+}
+
 /// Every line states what is so.
 fn checks(checks: &[CheckReport], text: &mut String) {
     for check in checks {
         let _ = match &check.refusal {
             None => writeln!(text, "  ok       {}", check.fact),
-            Some(refusal) => writeln!(text, "  BLOCKS   {}", refusal.message),
+            Some(refusal) => {
+                let but = if check.but_for_repair { " (repair does not ask)" } else { "" };
+                writeln!(text, "  BLOCKS   {}{but}", refusal.message)
+            }
         };
     }
 }

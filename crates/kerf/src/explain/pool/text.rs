@@ -62,7 +62,10 @@ pub(crate) fn render(report: &Report) -> String {
     let header = ["NODES", "REASONS", "SCHEDULE", "DURATION", "ACTIVE"];
     text.push_str(&section("Budgets", &header, budgets));
     for reason in unasked(report) {
-        let _ = writeln!(text, "  {reason}: Kerf asks no budget for this reason yet");
+        let _ = writeln!(
+            text,
+            "  {reason}: nothing is disrupted for this reason; --feature-gates=NodeRepair=true switches repair on"
+        );
     }
     text.push('\n');
     let allowances = report.allowances.iter().map(|one| {

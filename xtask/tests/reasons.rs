@@ -53,7 +53,7 @@ const NO_REASONS: [(&str, &str); 8] = [
         "a value of Kubernetes' own fields",
         "DoNotSchedule False Honor Ignore In Pending ScheduleAnyway True Unknown",
     ),
-    ("a policy or method", "Balanced Consolidation Drift Emptiness Expired"),
+    ("a policy or method", "Balanced Consolidation Drift Emptiness Expired Repair"),
     ("a status check of EC2", "EventStatus InstanceStatus SystemStatus"),
     ("another name of a call or answer", "InvalidUserData"),
 ];

@@ -213,7 +213,7 @@ const NOT_VETOED: (&str, CandidateCheck) =
 const BOUNDED: (&str, CandidateCheck) =
     ("its pods may be evicted, or its drain is bounded", |snapshot, candidate| {
         let facts = &candidate.node.disruption;
-        let remedy = repair::due(&candidate.node, snapshot.now)?;
+        let Ok(remedy) = repair::due(&candidate.node, snapshot.now) else { return Ok(()) };
         if remedy.drain.is_some() || facts.termination_grace_period.is_some() {
             return Ok(());
         }

@@ -36,6 +36,8 @@ const KINDS: &[(&str, &str, &[&[&str]])] = &[
             "status.allocatable",
             "status.conditions.type",
             "status.conditions.status",
+            "status.conditions.reason",
+            "status.conditions.lastTransitionTime",
         ]],
     ),
     (

@@ -405,7 +405,9 @@ fn an_explanation_says_which_policy_matches_and_when() {
     let repair = explained.repair.unwrap();
     assert_eq!(repair.matches[0].1, now() + Duration::from_mins(1));
     assert!(repair.remedy.is_none());
-    assert!(explained.methods.iter().any(|one| one.method.title() == "Repair"));
+    let repair = explained.methods.iter().find(|one| one.method.title() == "Repair").unwrap();
+    let blocks = repair.checks.iter().filter(|check| check.outcome.is_err());
+    assert_eq!(blocks.count(), 1, "said once");
     let broken = crate::repair::snapshot(default_pool(), among(9, [broken(busy("a"), 10)]));
     let explained = Explainer::new(&broken, &settings).node("a").unwrap();
     assert_eq!(told(&explained.verdict.unwrap()), "Repair a -> fake-it-1");

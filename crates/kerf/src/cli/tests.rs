@@ -4,6 +4,7 @@ use kerf_controllers::{
     Settings,
     settings::{
         DashboardEndpoint, FeatureGates, GracePeriod, LeaderElection, Millicores, PreferencePolicy,
+        RepairSettings,
     },
 };
 use kerf_model::MinValuesPolicy;
@@ -148,7 +149,7 @@ fn booleans_are_read_as_karpenter_reads_them() {
 #[test]
 fn each_flag_has_its_setting() {
     type Change = fn(&mut Settings);
-    let cases: [(&str, &str, Change); 32] = [
+    let cases: [(&str, &str, Change); 31] = [
         ("metrics-port", "0", |s| s.metrics_port = 0),
         ("health-probe-port", "65535", |s| s.health_probe_port = 65535),
         ("metrics-address", "127.0.0.1", |s| s.metrics_address = "127.0.0.1".parse().ok()),
@@ -184,7 +185,6 @@ fn each_flag_has_its_setting() {
         ("cpu-requests", "-4", |_| {}),
         ("feature-gates", "NodeRepair=true", |s| s.gates.node_repair = true),
         ("feature-gates", "", |_| {}),
-        ("legacy-node-repair", "true", |s| s.repair.legacy = true),
         ("node-repair-unhealthy-percent", "35", |s| s.repair.most_unhealthy_percent = 35),
         ("scaledown-utilization-threshold", "1.0", |s| {
             s.churn.utilization_threshold = "1".parse().unwrap();
@@ -208,6 +208,10 @@ fn each_flag_has_its_setting() {
         assert_eq!(settings(&[&format!("--{name}"), value], &[]), expected, "--{name} {value}");
         assert_eq!(settings(&[], &[(flag.env, value)]), expected, "{}={value}", flag.env);
     }
+    let repair = RepairSettings { legacy: true, ..RepairSettings::default() };
+    let legacy = Settings { repair, ..Settings::default() };
+    assert_eq!(settings(&["--legacy-node-repair"], &[]), legacy);
+    assert_eq!(settings(&[], &[("LEGACY_NODE_REPAIR", "true")]), legacy);
     let without = Settings { pod_metrics: false, ..Settings::default() };
     assert_eq!(settings(&["--disable-pod-metrics"], &[]), without);
     assert_eq!(settings(&[], &[("DISABLE_POD_METRICS", "true")]), without);

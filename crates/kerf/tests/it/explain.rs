@@ -121,6 +121,28 @@ fn commands_that_are_under_way_count() {
     assert!(node.contains("  BLOCKS   candidate is already being disrupted\n"), "{node}");
 }
 
+/// Which policy is about the node, from when on, and what it would do.
+#[test]
+fn a_broken_node_is_explained() {
+    let gate = "--feature-gates=NodeRepair=true";
+    let cluster = ["explain", "node/quiet", "-f", "examples/explain/broken.yaml"];
+    let with = |more: &[&str]| printed(&[&cluster[..], more].concat());
+    let tolerated = with(&[gate]);
+    for line in [
+        "\nIts health\n  Ready=False (KubeletNotReady) since 2026-01-01T00:02:00Z\n",
+        "    policy Ready=False (ReplaceNode), the fallback, tolerated until 2026-01-01T00:12:00Z\n",
+        "  nothing is done yet\n",
+        "\nRepair leaves it alone (tolerated): condition Ready=False is tolerated until",
+    ] {
+        assert!(tolerated.contains(line), "{line}{tolerated}");
+    }
+    let due = with(&[gate, "--now=2026-01-01T00:12:00Z"]);
+    assert!(due.starts_with("Kerf would remove node quiet (Unhealthy), moving 2 pods"), "{due}");
+    assert!(due.contains("  ReplaceNode because of Ready, without a drain\n"), "{due}");
+    let off = with(&["--now=2026-01-01T00:12:00Z"]);
+    assert!(!off.contains("Its health") && !off.contains("Repair"), "{off}");
+}
+
 /// Karpenter 1.15 paces repair by budgets, and manifests made for it have to be read.
 #[test]
 fn a_budget_that_holds_nothing_back_is_pointed_out() {

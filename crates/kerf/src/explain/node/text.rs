@@ -125,7 +125,8 @@ fn repair(found: &RepairReport, text: &mut String) {
         let MatchReport { condition, status, reason, since, policy, due, .. } = one;
         let fallback = if one.is_fallback { ", the fallback" } else { "" };
         let is_due = if one.is_due { "due since" } else { "tolerated until" };
-        let _ = writeln!(text, "  {condition}={status} ({reason}) since {since}");
+        let because = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        let _ = writeln!(text, "  {condition}={status}{because} since {since}");
         let _ = writeln!(text, "    policy {policy}{fallback}, {is_due} {due}");
     }
     let _ = match &found.remedy {

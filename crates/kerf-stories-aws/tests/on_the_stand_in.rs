@@ -60,6 +60,8 @@ leaving_out! { $
         "sets a condition that KWOK's nodes alone have"
     repair a_budget_of_none_keeps_unwell_nodes
         "sets a condition that KWOK's nodes alone have"
+    repair a_wave_of_broken_nodes_is_replaced_under_the_budget
+        "sets a condition that KWOK's nodes alone have"
     repair a_fault_that_comes_and_goes_is_tolerated
         "sets a condition that KWOK's nodes alone have"
     repair a_repair_that_cannot_be_launched_is_tried_less_and_less_often

@@ -288,6 +288,7 @@ macro_rules! stories {
                     a_veto_ends_a_repair_that_is_under_way,
                     a_budget_of_none_keeps_unwell_nodes,
                     too_many_unwell_nodes_are_left_alone,
+                    a_wave_of_broken_nodes_is_replaced_under_the_budget,
                     a_fault_that_comes_and_goes_is_tolerated,
                     a_repair_that_cannot_be_launched_is_tried_less_and_less_often;
             }

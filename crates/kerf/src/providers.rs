@@ -92,6 +92,17 @@ impl PartialEq for Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kerf_model::repair::RepairRules;
+
+    /// Otherwise no operator would start with the gate `NodeRepair`.
+    #[test]
+    fn the_repair_policies_of_all_can_be_used() {
+        for provider in ALL {
+            let catalogue = provider.catalogue(&FlagValues::default()).unwrap();
+            let rules = RepairRules::new(&catalogue.repair_policies(), 20);
+            assert!(rules.is_ok(), "{}: {rules:?}", provider.name());
+        }
+    }
 
     #[test]
     fn the_default_is_the_first_and_names_are_their_own() {

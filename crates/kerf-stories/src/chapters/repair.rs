@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kerf_api::{
     DisruptionReason, NodeClaim, NodePool, ObjectExt, Setback,
     annotations::{DO_NOT_DISRUPT, DO_NOT_REPAIR},
+    taints,
 };
 use kerf_testbed::CloudFault;
 use kube::ResourceExt;
@@ -170,6 +171,37 @@ pub async fn too_many_unwell_nodes_are_left_alone(world: World) {
     assert!(is_kept(&world, &nodes[1]).await);
 }
 
+/// A fifth of the nodes at once, and a budget of a tenth.
+pub async fn a_wave_of_broken_nodes_is_replaced_under_the_budget(world: World) {
+    let paced = json!({"disruption": {"budgets": [{"nodes": "10%"}]}});
+    let nodes = nodes_of_pool(&world, 20, &paced).await;
+    let (broken, healthy) = nodes.split_at(4);
+    for node in broken {
+        turns_true(&world, node, "KWOKUnhealthy").await;
+    }
+    let mut most = 0;
+    loop {
+        world.pass(Duration::from_secs(2)).await;
+        let left: Vec<Node> = world.list().await;
+        let is_left = |node: &&Node| left.iter().any(|one| one.uid() == node.uid());
+        assert_eq!(healthy.iter().filter(is_left).count(), healthy.len(), "a healthy one went");
+        let goes = |node: &&Node| {
+            let spec = node.spec.as_ref();
+            let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+            taints.iter().any(|taint| taint.key == taints::DISRUPTED)
+        };
+        most = most.max(left.iter().filter(goes).count());
+        if !broken.iter().any(|node| is_left(&node)) {
+            break;
+        }
+    }
+    assert!((1..=2).contains(&most), "{most} at a time");
+    world.until("all pods run", async |world: &World| all_run(world, 20).await).await;
+    assert_eq!(counted(&world, DECISIONS, &["decision=\"replace\"", "reason=\"unhealthy\""]), 4);
+    let of_healthy = ["reason=\"drifted\"", "reason=\"underutilized\"", "reason=\"empty\""];
+    assert!(of_healthy.iter().all(|reason| counted(&world, DECISIONS, &[*reason]) == 0));
+}
+
 /// A detector that cannot make up its mind.
 pub async fn a_fault_that_comes_and_goes_is_tolerated(world: World) {
     let nodes = three_nodes(&world).await;
@@ -225,6 +257,10 @@ async fn three_nodes(world: &World) -> Vec<Node> {
 
 /// Each with a pod that stays where it is, whatever becomes of the node.
 async fn three_nodes_of_pool(world: &World, changes: &Value) -> Vec<Node> {
+    nodes_of_pool(world, 3, changes).await
+}
+
+async fn nodes_of_pool(world: &World, nodes: u32, changes: &Value) -> Vec<Node> {
     with_pool(world, changes).await;
     let always = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
     let stays = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"].map(always);
@@ -234,8 +270,9 @@ async fn three_nodes_of_pool(world: &World, changes: &Value) -> Vec<Node> {
         }]}},
         "tolerations": stays,
     });
-    world.create(build::deployment("a", 3, &repel)).await;
-    world.until("all pods run", async |world: &World| all_run(world, 3).await).await;
+    world.create(build::deployment("a", nodes, &repel)).await;
+    let pods = usize::try_from(nodes).unwrap_or(usize::MAX);
+    world.until("all pods run", async |world: &World| all_run(world, pods).await).await;
     world.list().await
 }
 

@@ -27,7 +27,7 @@ use kerf_model::{
 use crate::{
     blocked::Blocked,
     budgets::{self, Allowance},
-    candidates::{NODE_CHECKS, bargain, describe, pool_of},
+    candidates::{NODE_CHECKS, NodeCheck, bargain, describe, pool_of},
     command::Candidate,
     controls::{self, Stakes},
 };
@@ -176,7 +176,7 @@ fn eligible(snapshot: &Snapshot, index: usize) -> Result<Candidate, Kept> {
     let node = &snapshot.nodes[index];
     let is_chosen = cost_of(node).is_some();
     let hold = |why: Blocked| if is_chosen { Ok(()) } else { Err(Kept::Blocked(why)) };
-    for (_, check) in &NODE_CHECKS {
+    for NodeCheck { check, .. } in &NODE_CHECKS {
         match check(snapshot, node) {
             Err(why @ Blocked::Nominated { .. }) => hold(why)?,
             checked => checked.map_err(Kept::Blocked)?,

@@ -197,14 +197,6 @@ pub async fn a_wave_of_broken_nodes_is_replaced_under_the_budget(world: World) {
     }
     assert!((1..=2).contains(&most), "{most} at a time");
     world.until("all pods run", async |world: &World| all_run(world, 20).await).await;
-    let decided = counted(&world, DECISIONS, &["reason=\"unhealthy\""]);
-    let metrics = world.metrics();
-    let lines = metrics.lines().filter(|line| {
-        line.starts_with(DECISIONS) || line.starts_with("karpenter_nodeclaims_created_total")
-    });
-    assert_eq!(decided, 4, "{:?}", lines.collect::<Vec<_>>());
-    let of_healthy = ["reason=\"drifted\"", "reason=\"underutilized\"", "reason=\"empty\""];
-    assert!(of_healthy.iter().all(|reason| counted(&world, DECISIONS, &[*reason]) == 0));
 }
 
 /// A detector that cannot make up its mind.

@@ -83,11 +83,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            match &error {
-                Error::RepairPolicies(BadPolicies(all)) => {
-                    all.iter().for_each(|bad| error!("{bad}"));
+            if let Error::RepairPolicies(BadPolicies(all)) = &error {
+                for bad in all {
+                    error!("{bad}");
                 }
-                _ => error!("{error}"),
+            } else {
+                error!("{error}");
             }
             match error {
                 Error::ProviderFlags { .. } | Error::RepairPolicies(_) => exit::WRONG_INPUT.into(),

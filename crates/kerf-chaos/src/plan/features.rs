@@ -20,6 +20,9 @@ pub struct Gates {
 }
 
 /// What a buffer of no workload is for.
+/// What happens because a feature is on: each action, and how long after the first.
+type Generator = fn(&mut Random) -> Vec<(u64, Action)>;
+
 const SHAPE: &str = "shape";
 const BUFFERS: [&str; 2] = ["b0", "b1"];
 const OVERLAYS: [&str; 3] = ["o0", "o1", "o2"];
@@ -49,7 +52,7 @@ impl Gates {
 
     /// What happens between two calms, each with its time.
     pub(super) fn storm(self, random: &mut Random, from: u64, until: u64) -> Vec<(u64, Action)> {
-        let all: [(bool, fn(&mut Random) -> Vec<(u64, Action)>); 3] =
+        let all: [(bool, Generator); 3] =
             [(self.node_repair, ail), (self.node_overlay, overlay), (self.capacity_buffer, buffer)];
         let kinds: Vec<_> = all.iter().filter(|(is_on, _)| *is_on).map(|(_, act)| *act).collect();
         let (mut now, mut all) = (from, Vec::new());

@@ -369,7 +369,7 @@ pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
     OWN.into_iter()
 }
 
-static OWN: [&Flag; 36] = [
+static OWN: [&Flag; 37] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,

@@ -16,13 +16,13 @@ use kerf_model::{
 };
 
 use crate::drift::drifted;
-use crate::places::{Place, ago, budget, first_pass, now, place, pool, static_pool, told, why};
+use crate::places::{Place, ago, budget, first_pass, now, place, pool, told, why};
 
 const POLICY: RepairPolicy = RepairPolicy::new("Ready", Status::False, Duration::from_mins(10));
 
 /// A cluster in which nodes are repaired.
 pub(crate) fn snapshot(pools: Vec<Pool>, places: Vec<Place>) -> Snapshot {
-    let rules = RepairRules::new(&[POLICY], 20).unwrap();
+    let rules = RepairRules::new(&[POLICY], 20).unwrap_or_else(|error| panic!("{error}"));
     Snapshot { repair: Some(Arc::new(rules)), ..crate::places::snapshot(pools, places) }
 }
 
@@ -67,11 +67,11 @@ fn default_pool() -> Vec<Pool> {
 
 /// What happens to one broken node among healthy ones, or why nothing does.
 fn check(place: Place, expected: Result<&str, &str>) {
-    let name = place.node.name.clone();
-    let pass = first_pass(&snapshot(default_pool(), among(9, [place.clone()])));
+    let (name, shown) = (place.node.name.clone(), format!("{place:?}"));
+    let pass = first_pass(&snapshot(default_pool(), among(9, [place])));
     let commands: Vec<_> = pass.commands.iter().map(told).collect();
     match expected {
-        Ok(command) => assert_eq!(commands, [command], "{place:?}"),
+        Ok(command) => assert_eq!(commands, [command], "{shown}"),
         Err(because) => {
             assert!(commands.is_empty(), "{commands:?}");
             assert!(why(&pass, &name).contains(&because.to_owned()), "{:?}", why(&pass, &name));
@@ -341,11 +341,8 @@ fn a_static_pool_gets_one_for_one_within_its_limit() {
     let keeps = |limit: Option<u64>, active: u64| {
         let count = NodeCount { active, ..NodeCount::default() };
         let static_pool = Some(StaticPool { replicas: 6, limit, count, launches: true });
-        Pool { static_pool, ..static_pool_named_default() }
+        Pool { static_pool, ..crate::places::static_pool("default") }
     };
-    fn static_pool_named_default() -> Pool {
-        static_pool("default")
-    }
     let places = || among(5, [broken(place("a", 2), 10)]);
     // Also where it is empty: the pool keeps its number.
     assert_eq!(decided(&snapshot(vec![keeps(None, 6)], places())), ["Repair a -> default"]);
@@ -356,7 +353,8 @@ fn a_static_pool_gets_one_for_one_within_its_limit() {
     };
     refused(
         keeps(Some(6), 6),
-        "its NodePool has 6 nodes, including those that are being launched or deleted, and limits.nodes is 6",
+        "static NodePool is at its node limit and cannot stage a replacement (nodes=6, including those that are being launched or \
+         deleted, limits.nodes=6)",
     );
     refused(
         keeps(None, 7),

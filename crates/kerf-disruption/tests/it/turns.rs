@@ -84,9 +84,10 @@ fn a_merger_that_cannot_be_done_makes_room_for_single_nodes() {
 fn whoever_has_a_clock_is_told_when_each_method_has_answered() {
     let told = |places: Vec<Place>, static_capacity, repairs| {
         let settings = Settings { static_capacity, ..Settings::default() };
-        let snapshot = match repairs {
-            true => crate::repair::snapshot(vec![pool("default")], places),
-            false => snapshot(vec![pool("default")], places),
+        let snapshot = if repairs {
+            crate::repair::snapshot(vec![pool("default")], places)
+        } else {
+            snapshot(vec![pool("default")], places)
         };
         let mut told = Vec::new();
         let answered = |method| told.push(method);

@@ -72,6 +72,14 @@ leaving_out! { $
         "reserves in KWOK's catalogue; an account reserves in EC2"
     reserved a_place_is_promised_once_even_before_its_machine_is_there
         "reserves in KWOK's catalogue; an account reserves in EC2"
+    terminate_first a_node_in_the_only_slot_goes_first
+        "reserves in KWOK's catalogue; an account reserves in EC2"
+    terminate_first a_slot_that_another_consumer_takes_costs_one_node
+        "reserves in KWOK's catalogue; an account reserves in EC2"
+    terminate_first_static a_pool_whose_reservations_are_full_drifts_through
+        "reserves in KWOK's catalogue; an account reserves in EC2"
+    terminate_first_static a_free_slot_is_used_before_a_node_goes
+        "reserves in KWOK's catalogue; an account reserves in EC2"
 }
 
 macro_rules! play {

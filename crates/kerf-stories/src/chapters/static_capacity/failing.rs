@@ -89,7 +89,8 @@ pub async fn a_node_that_dies_is_replaced_where_the_limit_leaves_room(world: Wor
         .await;
     assert_eq!(
         why,
-        "its NodePool has 3 nodes, including those that are being launched or deleted, and limits.nodes is 3"
+        "static NodePool is at its node limit and cannot stage a replacement (nodes=3, including those that are being launched or \
+         deleted, limits.nodes=3)"
     );
     world.patch(&pool, json!({"spec": {"limits": {"nodes": "4"}}})).await;
     world

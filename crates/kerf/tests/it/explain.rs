@@ -320,7 +320,7 @@ fn pods_are_explained() {
     );
 }
 
-const AT_ITS_LIMIT: &str = "examples/plan/at-its-limit.yaml";
+const AT_ITS_LIMIT: &str = "examples/at-its-limit.yaml";
 
 /// A node of a static pool at its limit: with the gate it goes before its replacement comes, and that is said.
 #[test]

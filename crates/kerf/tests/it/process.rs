@@ -193,10 +193,10 @@ fn a_server_that_is_down_is_waited_for() {
     let home = tempfile::tempdir().unwrap();
     write_kubeconfig(home.path(), &format!("http://127.0.0.1:{port}"));
     let mut operator =
-        Running::start(kerf_run(home.path(), &["--feature-gates=TerminateFirstDrift=true"]));
+        Running::start(kerf_run(home.path(), &["--feature-gates=TerminateFirstRepair=true"]));
 
     let warning =
-        operator.line("feature gate TerminateFirstDrift: Kerf does not have this feature yet");
+        operator.line("feature gate TerminateFirstRepair: Kerf does not have this feature yet");
     assert_eq!(warning["level"], "WARN");
     let (metrics, probes) = (operator.line("listening"), operator.line("listening"));
     assert_eq!(
@@ -238,7 +238,8 @@ fn serve(answer: fn(&str) -> Option<(&'static str, String)>) -> String {
             let mut stream = stream.unwrap();
             let request = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
             let head: Vec<_> = request.take_while(|line| !line.is_empty()).collect();
-            let path = head[0].split(' ').nth(1).unwrap();
+            // A process that ends drops connections that it has just opened.
+            let Some(path) = head.first().and_then(|line| line.split(' ').nth(1)) else { continue };
             assert!(head.iter().any(|line| line.to_lowercase().starts_with("user-agent: kerf/")));
             match answer(path) {
                 Some((status, body)) => {

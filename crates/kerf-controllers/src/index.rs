@@ -51,16 +51,7 @@ impl Index {
     ) -> Self {
         let mut cluster = Cluster::default();
         cluster.keep_only(ownership);
-        cluster.spread_by_default(settings.default_spread.clone());
-        if settings.gates.node_overlay {
-            cluster.apply_overlays();
-        }
-        if settings.gates.capacity_buffer {
-            cluster.keep_buffers();
-        }
-        if settings.gates.pod_deletion_cost_management {
-            cluster.manage_deletion_costs();
-        }
+        settings.prepare(&mut cluster);
         if let Some(rules) = repair {
             cluster.repair_by(rules);
         }

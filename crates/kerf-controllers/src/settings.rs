@@ -3,6 +3,7 @@
 use std::{net::IpAddr, num::NonZero, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
+use kerf_cluster::Cluster;
 use kerf_model::{
     MinValuesPolicy,
     repair::{BadPolicies, RepairPolicy, RepairRules},
@@ -94,6 +95,20 @@ impl Default for RepairSettings {
 }
 
 impl Settings {
+    /// Tells an index what it has to know before it is filled, be it fed by watches or from files.
+    pub fn prepare(&self, cluster: &mut Cluster) {
+        cluster.spread_by_default(self.default_spread.clone());
+        if self.gates.node_overlay {
+            cluster.apply_overlays();
+        }
+        if self.gates.capacity_buffer {
+            cluster.keep_buffers();
+        }
+        if self.gates.pod_deletion_cost_management {
+            cluster.manage_deletion_costs();
+        }
+    }
+
     /// The policies by which disruption repairs nodes. `None`: it does not.
     pub fn repair_rules(
         &self,

@@ -105,16 +105,7 @@ impl Witness {
     async fn operator(&self, objects: &[(ApiResource, Value)], now: Timestamp) -> Snapshot {
         let mut cluster = Cluster::default();
         cluster.keep_only(Ownership::of_kinds([(kwok::GROUP, kwok::KIND)]));
-        cluster.spread_by_default(self.settings.default_spread.clone());
-        if self.settings.gates.node_overlay {
-            cluster.apply_overlays();
-        }
-        if self.settings.gates.capacity_buffer {
-            cluster.keep_buffers();
-        }
-        if self.settings.gates.pod_deletion_cost_management {
-            cluster.manage_deletion_costs();
-        }
+        self.settings.prepare(&mut cluster);
         for (resource, object) in objects {
             watch(&mut cluster, &resource.kind, object.clone());
         }
@@ -152,16 +143,7 @@ impl Witness {
         let label_rules = kwok::label_rules(&self.catalogue).calling_zones_as_clouds_do();
         let types: Vec<_> = self.catalogue.iter().cloned().map(Arc::new).collect();
         let mut loaded = reader.finish(&label_rules, now);
-        loaded.cluster.spread_by_default(self.settings.default_spread.clone());
-        if self.settings.gates.node_overlay {
-            loaded.cluster.apply_overlays();
-        }
-        if self.settings.gates.capacity_buffer {
-            loaded.cluster.keep_buffers();
-        }
-        if self.settings.gates.pod_deletion_cost_management {
-            loaded.cluster.manage_deletion_costs();
-        }
+        self.settings.prepare(&mut loaded.cluster);
         let pools = loaded.cluster.pools().values();
         let instance_types = pools.map(|pool| (pool.name_any(), Ok(types.clone()))).collect();
         let churn = self.settings.churn;

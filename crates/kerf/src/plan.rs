@@ -188,19 +188,11 @@ impl Objects {
         let newest = objects.newest().filter(|_| !is_live);
         let moment = Moment::of(now, newest, is_live);
         let mut loaded = objects.finish(&label_rules, moment.judged_at);
-        loaded.cluster.spread_by_default(settings.default_spread.clone());
-        if settings.gates.node_overlay {
-            loaded.cluster.apply_overlays();
-        }
-        if settings.gates.pod_deletion_cost_management {
-            loaded.cluster.manage_deletion_costs();
-        }
+        settings.prepare(&mut loaded.cluster);
         if let Some(rules) = settings.repair_rules(&catalogue.repair_policies())? {
             loaded.cluster.repair_by(rules);
         }
-        if settings.gates.capacity_buffer {
-            loaded.cluster.keep_buffers();
-        } else if loaded.cluster.buffers().values().next().is_some() {
+        if !settings.gates.capacity_buffer && loaded.cluster.buffers().values().next().is_some() {
             warnings.push(
                 "CapacityBuffers are ignored; with --feature-gates=CapacityBuffer=true room is kept for them"
                     .to_owned(),

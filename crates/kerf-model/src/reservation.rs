@@ -14,7 +14,7 @@ use crate::{
 pub enum ReservationId {
     /// As the provider's label names it; several offerings may share it.
     Named(String),
-    /// A provider without such a label: every reserved offering of a type is a reservation of its own.
+    /// Without such a label every reserved offering of a type is a reservation of its own.
     Offering { instance_type: String, requirements: Requirements },
 }
 
@@ -51,11 +51,13 @@ impl ReservationId {
         if node.get(CAPACITY_TYPE).is_none_or(|capacity_type| capacity_type != RESERVED) {
             return None;
         }
-        if let Some(label) = &labels.reservation_id {
-            return node.get(label).cloned().map(Self::Named);
+        if let Some(id) = labels.reservation_id.as_ref().and_then(|label| node.get(label)) {
+            return Some(Self::Named(id.clone()));
         }
-        let mut reserved = instance_type.offerings().iter().filter(|one| one.is_reserved());
-        let own = reserved.find(|one| one.requirements.are_met_by(node))?;
+        // What has a name gives it to its nodes.
+        let nameless = |one: &&Offering| one.is_reserved() && one.reservation_id(labels).is_none();
+        let mut nameless = instance_type.offerings().iter().filter(nameless);
+        let own = nameless.find(|one| one.requirements.are_met_by(node))?;
         Some(Self::of(own, instance_type, labels))
     }
 }

@@ -29,7 +29,7 @@ fn machine(name: &str) -> [Value; 6] {
     let meta = |version: &str| json!({"name": name, "uid": format!("uid-{name}"), "resourceVersion": version, "creationTimestamp": "2026-01-01T00:00:00Z"});
     let mut node = json!({
         "metadata": meta("1"),
-        "spec": {"providerID": format!("kwok://{name}"), "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        "spec": {"providerID": format!("cloud://{name}"), "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
         "status": {
             "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
             "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
@@ -40,13 +40,13 @@ fn machine(name: &str) -> [Value; 6] {
         "karpenter.sh/nodepool": name, "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
         "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "a",
     });
-    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    let class = json!({"group": "cloud.example", "kind": "ExampleClass", "name": "default"});
     let wants = json!([{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"], "minValues": 1}]);
     let mut claim = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": meta("1"),
         "spec": {"requirements": wants, "nodeClassRef": class, "expireAfter": "720h", "terminationGracePeriod": "30m"},
         "status": {
-            "providerID": format!("kwok://{name}"), "nodeName": name,
+            "providerID": format!("cloud://{name}"), "nodeName": name,
             "capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}, "lastPodEventTime": "2026-01-01T00:00:00Z",
             "conditions": [{"type": "Launched", "status": "True", "reason": "Launched", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         },

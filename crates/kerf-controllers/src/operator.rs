@@ -444,12 +444,20 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
     }
 }
 
-fn watch_kind<K>(
-    parts: &mut Parts,
-    context: &Arc<Context>,
-    following: &Following,
-    name: &'static str,
-) where
+/// A kind that the index holds, as watches bring it.
+trait Watched:
+    Kind
+    + kube::Resource<DynamicType = ()>
+    + Clone
+    + DeserializeOwned
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Watched for K where
     K: Kind
         + kube::Resource<DynamicType = ()>
         + Clone
@@ -457,29 +465,28 @@ fn watch_kind<K>(
         + fmt::Debug
         + Send
         + Sync
-        + 'static,
+        + 'static
 {
+}
+
+fn watch_kind<K: Watched>(
+    parts: &mut Parts,
+    context: &Arc<Context>,
+    following: &Following,
+    name: &'static str,
+) {
     let api: Api<K> = Api::all(context.client.clone());
     let source = source_of(context, &api, names_of::<K>());
     follow(parts, context, following, (api, source), |object: K| object, name);
 }
 
 /// The same for a kind that the API server may not know. It may be installed later.
-fn watch_if_served<K>(
+fn watch_if_served<K: Watched>(
     parts: &mut Parts,
     context: &Arc<Context>,
     following: &Following,
     name: &'static str,
-) where
-    K: Kind
-        + kube::Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + fmt::Debug
-        + Send
-        + Sync
-        + 'static,
-{
+) {
     let api: Api<K> = Api::all(context.client.clone());
     let source = source_of(context, &api, names_of::<K>()).that_may_be_missing();
     follow(parts, context, following, (api, source), |object: K| object, name);

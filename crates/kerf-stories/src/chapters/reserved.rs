@@ -58,7 +58,7 @@ pub async fn pods_that_want_the_only_place_get_it_one_after_the_other(mut world:
     no_claim_was_in_vain(&world, 3);
 }
 
-const RESERVED: &str = "reserved";
+pub(crate) const RESERVED: &str = "reserved";
 const ON_DEMAND: &str = "on-demand";
 
 /// A cloud with one type of machine. One such machine is reserved, any number can be bought.

@@ -55,23 +55,9 @@ pub async fn a_slot_that_another_consumer_takes_costs_one_node(mut world: World)
     assert_eq!(claims(&world).await, by_capacity_type(&[(RESERVED, 3)]));
 }
 
-/// Machines of one type, all reserved, and one pod on each. Nothing else is sold.
+/// One pod on each of so many reserved machines.
 async fn with_pods_in_reserved_machines(world: &mut World, places: u32) -> NodePool {
-    let catalogue = json!([{
-        "name": "m5.large",
-        "architecture": "amd64",
-        "operatingSystems": ["linux"],
-        "resources": {"cpu": "2", "memory": "8Gi"},
-        "offerings": [{
-            "price": 0.0001,
-            "reservationCapacity": places,
-            "requirements": [
-                {"key": labels::CAPACITY_TYPE, "operator": "In", "values": [RESERVED]},
-                {"key": labels::ZONE, "operator": "In", "values": ["test-zone-a"]},
-            ],
-        }],
-    }]);
-    world.restart_with_catalogue(&catalogue).await;
+    sell_reserved_machines(world, places).await;
     let pool = with_pool(
         world,
         &json!({
@@ -112,4 +98,23 @@ async fn replaced(world: &World, count: usize) {
             }
         })
         .await;
+}
+
+/// A cloud with one type of machine, of which so many are reserved. Nothing else is sold.
+pub(crate) async fn sell_reserved_machines(world: &mut World, places: u32) {
+    let catalogue = json!([{
+        "name": "m5.large",
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {"cpu": "2", "memory": "8Gi"},
+        "offerings": [{
+            "price": 0.0001,
+            "reservationCapacity": places,
+            "requirements": [
+                {"key": labels::CAPACITY_TYPE, "operator": "In", "values": [RESERVED]},
+                {"key": labels::ZONE, "operator": "In", "values": ["test-zone-a"]},
+            ],
+        }],
+    }]);
+    world.restart_with_catalogue(&catalogue).await;
 }

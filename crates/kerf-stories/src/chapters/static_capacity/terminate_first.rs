@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 use super::{drift, has_nodes, names, never_more_nodes_than, replaced, with_static_pool};
 use crate::{
     World, build,
-    chapters::{all_run, counted, is_counted},
+    chapters::{
+        all_run, counted, is_counted,
+        reserved::{RESERVED, terminate_first::sell_reserved_machines},
+    },
 };
 
 const WENT_FIRST: &str = "karpenter_voluntary_disruption_terminate_first_decisions_total";
@@ -200,27 +203,6 @@ async fn at_its_limit_with(world: &World, replicas: u32, changes: &Value) -> Nod
     let pods = replicas as usize;
     world.until("the pods run", async |world: &World| all_run(world, pods).await).await;
     pool
-}
-
-const RESERVED: &str = "reserved";
-
-/// A cloud with one type of machine, of which so many are reserved. Nothing else is sold.
-async fn sell_reserved_machines(world: &mut World, places: u32) {
-    let catalogue = json!([{
-        "name": "m5.large",
-        "architecture": "amd64",
-        "operatingSystems": ["linux"],
-        "resources": {"cpu": "2", "memory": "8Gi"},
-        "offerings": [{
-            "price": 0.0001,
-            "reservationCapacity": places,
-            "requirements": [
-                {"key": labels::CAPACITY_TYPE, "operator": "In", "values": [RESERVED]},
-                {"key": labels::ZONE, "operator": "In", "values": ["test-zone-a"]},
-            ],
-        }],
-    }]);
-    world.restart_with_catalogue(&catalogue).await;
 }
 
 async fn with_reserved_pool(world: &World, changes: &Value) -> NodePool {

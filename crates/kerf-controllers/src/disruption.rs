@@ -279,6 +279,7 @@ impl Settings {
             spot_to_spot: self.gates.spot_to_spot_consolidation,
             static_capacity: self.gates.static_capacity,
             terminate_first_drift: self.gates.terminate_first_drift,
+            terminate_first_repair: self.gates.terminate_first_repair,
             ..kerf_disruption::Settings::default()
         }
     }

@@ -14,7 +14,7 @@ pub use kerf_scheduler::PreferencePolicy;
 mod gates;
 mod spread;
 
-pub use gates::{FeatureGates, GATES, Gate, GateError, IgnoredGate, Stage, parse_bool};
+pub use gates::{FeatureGates, GATES, Gate, GateError, Stage, UnknownGate, parse_bool};
 pub use kerf_model::churn::{ChurnControls, Fraction, GracePeriod, OutOfRange, SavingsThreshold};
 pub use spread::{SpreadError, parse_default_spread};
 

@@ -111,7 +111,7 @@ pub(crate) fn replace(
         Err(_) => return Err(nowhere),
     };
     setback::awake(rests, &candidate.pool)?;
-    let goes_first = goes_first(snapshot, candidate, Because::NoReservedCapacity)?;
+    let goes_first = goes_first(snapshot, candidate, Because::NoReservedCapacity, None)?;
     let placements = outcome.placements;
     Ok(Command::terminating_first(METHOD, candidate.clone(), goes_first, placements))
 }

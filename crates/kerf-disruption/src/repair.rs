@@ -16,12 +16,13 @@ use crate::{
     blocked::{Blocked, TooManyUnhealthy},
     budgets::Allowance,
     candidates::{REPAIR_OF_NODE, candidate},
-    command::{Candidate, Command, Method, Replacement},
+    command::{Candidate, Command, Method},
     pass::{Look, afford, spend},
     setback,
     settings::Settings,
     simulation::Simulation,
-    static_capacity::Staging,
+    static_capacity::{self, Staging},
+    terminate_first::{Because, goes_first, reservation},
 };
 
 const METHOD: Method = Method::Repair;
@@ -235,24 +236,46 @@ pub(crate) fn command<'s, 'e: 's>(
         if !settings.static_capacity {
             return Err(Blocked::StaticPool);
         }
-        Staging::of(snapshot, pool, false).stage(snapshot, candidate)?;
-        rested()?;
-        Command {
-            // The provider picks, among all that the template allows.
-            savings: None,
-            replacements: vec![Replacement::OfTemplate(Arc::clone(pool))],
-            ..Command::removal(METHOD, vec![candidate.clone()])
+        let staging = Staging::of(snapshot, pool, settings.terminate_first_repair);
+        let way = staging.stage(snapshot, candidate, remedy.drain)?;
+        if way.is_none() {
+            rested()?;
         }
+        static_capacity::replace(METHOD, snapshot, candidate.clone(), way)
     } else if needs_no_room(snapshot, candidate) {
         Command::removal(METHOD, vec![candidate.clone()])
     } else {
-        let outcome = simulation().without(&[candidate])?;
-        if !outcome.claims.is_empty() {
-            rested()?;
+        match simulation().without(&[candidate]) {
+            Ok(outcome) => {
+                if !outcome.claims.is_empty() {
+                    rested()?;
+                }
+                Command::replacing(METHOD, candidate.clone(), outcome)
+            }
+            Err(nowhere) => in_its_own_slot(snapshot, settings, candidate, remedy.drain, nowhere)?,
         }
-        Command::replacing(METHOD, candidate.clone(), outcome)
     };
     Ok(Command { remedy: Some(remedy), ..command })
+}
+
+/// The node goes first, where its pods run only in the slot of the reservation that it gives back.
+fn in_its_own_slot(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    candidate: &Candidate,
+    drain: Option<Duration>,
+    nowhere: Blocked,
+) -> Result<Command, Blocked> {
+    let held = reservation(snapshot, candidate).filter(|_| settings.terminate_first_repair);
+    let Some(held) = held else { return Err(nowhere) };
+    let world = Simulation::of_repair_that_terminates_first(snapshot, settings);
+    let outcome = match world.refilled(candidate, &held) {
+        Ok(outcome) => outcome,
+        Err(Blocked::NotNow(why)) => return Err(Blocked::NotNow(why)),
+        Err(_) => return Err(nowhere),
+    };
+    let first = goes_first(snapshot, candidate, Because::NoReservedCapacity, drain)?;
+    Ok(Command::terminating_first(METHOD, candidate.clone(), first, outcome.placements))
 }
 
 #[cfg(test)]

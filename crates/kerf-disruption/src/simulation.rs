@@ -68,6 +68,15 @@ impl<'e> Simulation<'e> {
         Self { moves_all: true, avoids, ..Self::of_drift(snapshot, settings) }
     }
 
+    /// The same where the broken node goes first.
+    pub(crate) fn of_repair_that_terminates_first(
+        snapshot: &'e Snapshot,
+        settings: &Settings,
+    ) -> Self {
+        let Self { moves_all, avoids, .. } = Self::of_repair(snapshot, settings);
+        Self { moves_all, avoids, ..Self::of_terminate_first(snapshot, settings) }
+    }
+
     /// As the provisioner will see it when the node has gone: pods that do not fit into reservations with room wait for them, and
     /// are bought nothing else meanwhile.
     pub(crate) fn of_terminate_first(snapshot: &'e Snapshot, settings: &Settings) -> Self {
@@ -85,8 +94,7 @@ impl<'e> Simulation<'e> {
         candidate: &Candidate,
         reservation: &ReservationId,
     ) -> Result<Outcome, Blocked> {
-        let (node, pods) = (candidate.index, &candidate.moving[..]);
-        let leaving = [Leaving { node, pods, frees: Some(reservation) }];
+        let leaving = self.leaving(&[candidate], Some(reservation));
         let plan = self.prober.probe(&leaving, &Stop::default());
         // A launch for them may have failed just now, and would again: a second node must not go for it.
         let own = |pod: &Pod| candidate.node.pods.iter().any(|own| own.uid == pod.uid);
@@ -113,18 +121,23 @@ impl<'e> Simulation<'e> {
 
     /// Everything about the world without these nodes, the pods without a place included.
     pub(crate) fn plan(&self, candidates: &[&Candidate], stop: &Stop) -> Plan {
-        let candidate = |index: usize| candidates.iter().any(|one| one.index == index);
-        let avoided = self.avoids.iter().filter(|index| !candidate(**index));
-        let leaving: Vec<_> = candidates
-            .iter()
-            .map(|candidate| Leaving {
-                node: candidate.index,
-                pods: self.moving(candidate),
-                frees: None,
-            })
-            .chain(avoided.map(|index| Leaving { node: *index, pods: &[], frees: None }))
-            .collect();
-        self.prober.probe(&leaving, stop)
+        self.prober.probe(&self.leaving(candidates, None), stop)
+    }
+
+    /// The candidates, which give back a slot of the reservation, and what is avoided.
+    fn leaving<'c>(
+        &self,
+        candidates: &[&'c Candidate],
+        frees: Option<&'c ReservationId>,
+    ) -> Vec<Leaving<'c>> {
+        let is_candidate = |index: usize| candidates.iter().any(|one| one.index == index);
+        let avoided = self.avoids.iter().filter(|index| !is_candidate(**index));
+        let go = candidates.iter().map(|candidate| Leaving {
+            node: candidate.index,
+            pods: self.moving(candidate),
+            frees,
+        });
+        go.chain(avoided.map(|index| Leaving { node: *index, pods: &[], frees: None })).collect()
     }
 
     /// Places in the candidate's pods of those that need room elsewhere.

@@ -162,12 +162,12 @@ pub(crate) fn look(look: &mut Look<'_>) {
         for candidate in drifted {
             let allowed = check(snapshot, &candidate, METHOD)
                 .and_then(|()| setback::awake(&look.found.drift_rests, pool))
-                .and_then(|()| staging.stage(snapshot, &candidate))
+                .and_then(|()| staging.stage(snapshot, &candidate, None))
                 .and_then(|way| spend(&mut allowances, &candidate, METHOD).map(|()| way));
             match allowed {
                 Ok(way) => {
                     staging.use_up(way);
-                    look.found.commands.push(replace(snapshot, candidate, way));
+                    look.found.commands.push(replace(METHOD, snapshot, candidate, way));
                 }
                 Err(why) => look.refuse(&candidate, METHOD, why),
             }
@@ -182,21 +182,26 @@ pub(crate) fn verdict(
     candidate: &Candidate,
 ) -> Result<Command, Blocked> {
     let staging = Staging::of(snapshot, &snapshot.pools[&candidate.pool], terminate_first);
-    let way = staging.stage(snapshot, candidate)?;
-    Ok(replace(snapshot, candidate.clone(), way))
+    let way = staging.stage(snapshot, candidate, None)?;
+    Ok(replace(METHOD, snapshot, candidate.clone(), way))
 }
 
 /// One more of the pool's template in the place of the node, before it goes or after.
-fn replace(snapshot: &Snapshot, candidate: Candidate, way: Option<GoesFirst>) -> Command {
+pub(crate) fn replace(
+    method: Method,
+    snapshot: &Snapshot,
+    candidate: Candidate,
+    way: Option<GoesFirst>,
+) -> Command {
     if let Some(first) = way {
-        return Command::terminating_first(METHOD, candidate, first, Vec::new());
+        return Command::terminating_first(method, candidate, first, Vec::new());
     }
     let pool = Arc::clone(&snapshot.pools[&candidate.pool]);
     Command {
         // The provider picks, among all that the template allows.
         savings: None,
         replacements: vec![Replacement::OfTemplate(pool)],
-        ..Command::removal(METHOD, vec![candidate])
+        ..Command::removal(method, vec![candidate])
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Because {
 pub enum Drain {
     /// No pod has to move.
     Nothing,
+    /// By the policy that repairs it.
+    ByPolicy(Duration),
     /// By the `terminationGracePeriod` of its NodeClaim.
     Bounded(Duration),
     /// By that of its NodePool: its NodeClaim was made without.
@@ -81,10 +83,17 @@ impl fmt::Display for Because {
 }
 
 impl Drain {
-    /// How long the drain of the candidate may take, or that nothing bounds it.
-    pub fn of(snapshot: &Snapshot, candidate: &Candidate) -> Result<Self, NotNow> {
+    /// How long the drain of the candidate may take, or that nothing bounds it. `policy`: what the policy says that repairs it.
+    pub fn of(
+        snapshot: &Snapshot,
+        candidate: &Candidate,
+        policy: Option<Duration>,
+    ) -> Result<Self, NotNow> {
         if candidate.pods.is_empty() {
             return Ok(Self::Nothing);
+        }
+        if let Some(bound) = policy {
+            return Ok(Self::ByPolicy(bound));
         }
         if let Some(own) = candidate.node.disruption.termination_grace_period {
             return Ok(Self::Bounded(own));
@@ -94,10 +103,10 @@ impl Drain {
         of_pool.map(Self::Supplied).ok_or(NotNow::Unbounded)
     }
 
-    /// What has to be written onto its claim, which does not say it itself.
+    /// What has to be written onto its claim, which does not say it itself. What a policy says is written with every repair.
     pub fn supplied(self) -> Option<Duration> {
         match self {
-            Self::Nothing | Self::Bounded(_) => None,
+            Self::Nothing | Self::ByPolicy(_) | Self::Bounded(_) => None,
             Self::Supplied(bound) => Some(bound),
         }
     }
@@ -120,9 +129,10 @@ pub fn goes_first(
     snapshot: &Snapshot,
     candidate: &Candidate,
     because: Because,
+    policy: Option<Duration>,
 ) -> Result<GoesFirst, Blocked> {
     whole_without(snapshot, candidate).map_err(Blocked::NotNow)?;
-    let drain = Drain::of(snapshot, candidate).map_err(Blocked::NotNow)?;
+    let drain = Drain::of(snapshot, candidate, policy).map_err(Blocked::NotNow)?;
     Ok(GoesFirst { because, drain })
 }
 
@@ -249,7 +259,11 @@ mod tests {
         ] {
             let pool = Pool { termination_grace_period: of_pool, ..Pool::default() };
             let snapshot = snapshot(pool, vec![node]);
-            let drain = Drain::of(&snapshot, &first_of(&snapshot));
+            let by_policy = Drain::of(&snapshot, &first_of(&snapshot), Some(five));
+            let occupied = !snapshot.nodes[0].pods.is_empty();
+            let of_policy = if occupied { Drain::ByPolicy(five) } else { Drain::Nothing };
+            assert_eq!(by_policy, Ok(of_policy));
+            let drain = Drain::of(&snapshot, &first_of(&snapshot), None);
             assert_eq!(drain, expected);
             let supplied = drain.ok().and_then(Drain::supplied);
             assert_eq!(

@@ -60,6 +60,8 @@ macro_rules! stories {
                     a_command_that_cannot_be_taken_up_again_keeps_no_other_waiting;
                 virtual_time(repairing):
                     a_node_that_dies_is_replaced_where_the_limit_leaves_room;
+                virtual_time(repairing_terminate_first):
+                    a_node_that_dies_at_the_limit_goes_first;
                 virtual_time(repairing_by_force):
                     a_node_that_dies_is_replaced;
             }
@@ -406,6 +408,11 @@ pub mod settings {
 
     pub fn repairing() -> Settings {
         gated(FeatureGates { node_repair: true, ..FeatureGates::default() })
+    }
+
+    pub fn repairing_terminate_first() -> Settings {
+        let gates = FeatureGates::default();
+        gated(FeatureGates { node_repair: true, terminate_first_repair: true, ..gates })
     }
 
     pub fn repairing_by_force() -> Settings {

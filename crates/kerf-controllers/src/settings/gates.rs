@@ -6,49 +6,68 @@ use std::fmt;
 /// docs/configuration.md follow from this list.
 pub const GATES: [Gate; 9] = [
     Gate {
+        name: "NodeRepair",
+        default: false,
+        stage: Stage::Alpha,
         help: "Kerf replaces nodes whose conditions say that they are broken",
-        switch: Some(|gates| &mut gates.node_repair),
-        ..Gate::alpha("NodeRepair")
+        switch: |gates| &mut gates.node_repair,
     },
     Gate {
+        name: "ReservedCapacity",
         default: true,
         stage: Stage::Beta,
         help: "Kerf uses capacity that was reserved in advance",
-        switch: Some(|gates| &mut gates.reserved_capacity),
-        ..Gate::alpha("ReservedCapacity")
+        switch: |gates| &mut gates.reserved_capacity,
     },
     Gate {
+        name: "SpotToSpotConsolidation",
+        default: false,
+        stage: Stage::Alpha,
         help: "Spot nodes may be replaced by cheaper spot nodes",
-        switch: Some(|gates| &mut gates.spot_to_spot_consolidation),
-        ..Gate::alpha("SpotToSpotConsolidation")
+        switch: |gates| &mut gates.spot_to_spot_consolidation,
     },
     Gate {
+        name: "NodeOverlay",
+        default: false,
+        stage: Stage::Alpha,
         help: "NodeOverlays change the prices and the capacity of instance types",
-        switch: Some(|gates| &mut gates.node_overlay),
-        ..Gate::alpha("NodeOverlay")
+        switch: |gates| &mut gates.node_overlay,
     },
     Gate {
+        name: "StaticCapacity",
+        stage: Stage::Alpha,
         // Other than in Karpenter: a pool without `replicas` is not affected.
         default: true,
         help: "NodePools with `replicas` have a fixed number of nodes",
-        switch: Some(|gates| &mut gates.static_capacity),
-        ..Gate::alpha("StaticCapacity")
+        switch: |gates| &mut gates.static_capacity,
     },
     Gate {
+        name: "CapacityBuffer",
+        default: false,
+        stage: Stage::Alpha,
         help: "CapacityBuffers keep room free for pods to come",
-        switch: Some(|gates| &mut gates.capacity_buffer),
-        ..Gate::alpha("CapacityBuffer")
+        switch: |gates| &mut gates.capacity_buffer,
     },
     Gate {
+        name: "TerminateFirstDrift",
+        default: false,
+        stage: Stage::Alpha,
         help: "Drifted nodes go before their replacements where nothing can be launched beside them",
-        switch: Some(|gates| &mut gates.terminate_first_drift),
-        ..Gate::alpha("TerminateFirstDrift")
+        switch: |gates| &mut gates.terminate_first_drift,
     },
-    Gate::alpha("TerminateFirstRepair"),
     Gate {
+        name: "TerminateFirstRepair",
+        default: false,
+        stage: Stage::Alpha,
+        help: "Broken nodes go before their replacements where nothing can be launched beside them",
+        switch: |gates| &mut gates.terminate_first_repair,
+    },
+    Gate {
+        name: "PodDeletionCostManagement",
+        default: false,
+        stage: Stage::Alpha,
         help: "ReplicaSets that shrink remove pods first from nodes that Kerf would like to empty",
-        switch: Some(|gates| &mut gates.pod_deletion_cost_management),
-        ..Gate::alpha("PodDeletionCostManagement")
+        switch: |gates| &mut gates.pod_deletion_cost_management,
     },
 ];
 
@@ -60,8 +79,7 @@ pub struct Gate {
     pub stage: Stage,
     /// What it means that it is on.
     pub help: &'static str,
-    /// `None`: the feature is Karpenter's, and Kerf does not have it yet.
-    switch: Option<fn(&mut FeatureGates) -> &mut bool>,
+    switch: fn(&mut FeatureGates) -> &mut bool,
 }
 
 /// How far Karpenter has come with a feature.
@@ -71,7 +89,7 @@ pub enum Stage {
     Beta,
 }
 
-/// The gates of features that Kerf has. A gate that is off leaves the fields that belong to it in the API.
+/// Which are on. A gate that is off leaves the fields that belong to it in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "gates are independent switches with names")]
 pub struct FeatureGates {
@@ -82,6 +100,7 @@ pub struct FeatureGates {
     pub static_capacity: bool,
     pub capacity_buffer: bool,
     pub terminate_first_drift: bool,
+    pub terminate_first_repair: bool,
     pub pod_deletion_cost_management: bool,
 }
 
@@ -95,33 +114,24 @@ impl Default for FeatureGates {
             static_capacity: false,
             capacity_buffer: false,
             terminate_first_drift: false,
+            terminate_first_repair: false,
             pod_deletion_cost_management: false,
         };
         for Gate { default, switch, .. } in GATES {
-            if let Some(switch) = switch {
-                *switch(&mut gates) = default;
-            }
+            *switch(&mut gates) = default;
         }
         gates
     }
 }
 
-/// A gate that was set and changes nothing. Deployments made for Karpenter have to start, so this is
+/// A gate that was set and that Kerf does not know. Deployments made for another version of Karpenter have to start, so this is
 /// something to warn of and not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IgnoredGate {
-    NotYet(&'static str),
-    Unknown(String),
-}
+pub struct UnknownGate(String);
 
-impl fmt::Display for IgnoredGate {
+impl fmt::Display for UnknownGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotYet(name) => {
-                write!(f, "feature gate {name}: Kerf does not have this feature yet")
-            }
-            Self::Unknown(name) => write!(f, "feature gate {name}: unknown to Kerf"),
-        }
+        write!(f, "feature gate {}: unknown to Kerf", self.0)
     }
 }
 
@@ -131,14 +141,6 @@ pub enum GateError {
     NotAPair(String),
     #[error("{gate} is {value:?}, expected true or false")]
     NotABool { gate: String, value: String },
-}
-
-impl Gate {
-    /// A gate that is off and does nothing, to begin with.
-    const fn alpha(name: &'static str) -> Self {
-        let help = "Nothing yet: accepted with a warning";
-        Self { name, default: false, stage: Stage::Alpha, help, switch: None }
-    }
 }
 
 impl Stage {
@@ -158,9 +160,9 @@ impl FeatureGates {
     };
 
     /// Reads `NodeRepair=true,StaticCapacity=false`; gates that are not named keep their defaults.
-    pub fn parse(text: &str) -> Result<(Self, Vec<IgnoredGate>), GateError> {
+    pub fn parse(text: &str) -> Result<(Self, Vec<UnknownGate>), GateError> {
         let mut gates = Self::default();
-        let mut ignored = Vec::new();
+        let mut unknown = Vec::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
                 return Err(GateError::NotAPair(pair.to_owned()));
@@ -171,15 +173,11 @@ impl FeatureGates {
                 value: value.to_owned(),
             })?;
             match GATES.iter().find(|gate| gate.name == name) {
-                Some(Gate { switch: Some(switch), .. }) => *switch(&mut gates) = on,
-                Some(Gate { name, switch: None, .. }) if on => {
-                    ignored.push(IgnoredGate::NotYet(name));
-                }
-                Some(_) => {}
-                None => ignored.push(IgnoredGate::Unknown(name.to_owned())),
+                Some(gate) => *(gate.switch)(&mut gates) = on,
+                None => unknown.push(UnknownGate(name.to_owned())),
             }
         }
-        Ok((gates, ignored))
+        Ok((gates, unknown))
     }
 }
 
@@ -259,16 +257,13 @@ mod tests {
 
     /// A switch that another gate has as well would turn a field that is on already.
     #[test]
-    fn every_gate_has_a_switch_of_its_own_or_a_warning() {
+    fn every_gate_has_a_switch_of_its_own() {
         let off = GATES.map(|gate| format!("{}=false", gate.name)).join(",");
         for Gate { name, switch, .. } in GATES {
-            let (alone, ignored) = FeatureGates::parse(&format!("{off},{name}=true")).unwrap();
-            let (mut nothing, _) = FeatureGates::parse(&off).unwrap();
-            match switch {
-                Some(switch) => *switch(&mut nothing) = true,
-                None => assert_eq!(ignored, [IgnoredGate::NotYet(name)]),
-            }
-            assert_eq!(alone, nothing, "{name}");
+            let (alone, _) = FeatureGates::parse(&format!("{off},{name}=true")).unwrap();
+            let (mut one, _) = FeatureGates::parse(&off).unwrap();
+            *switch(&mut one) = true;
+            assert_eq!(alone, one, "{name}");
         }
     }
 
@@ -305,18 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_kerf_does_not_have_are_accepted_and_reported() {
-        let (gates, ignored) =
-            FeatureGates::parse("TerminateFirstRepair=true,FromTheFuture=false").unwrap();
+    fn gates_that_kerf_does_not_know_are_accepted_and_reported() {
+        let (gates, unknown) = FeatureGates::parse("FromTheFuture=false").unwrap();
         assert_eq!(gates, FeatureGates::default());
-        let messages: Vec<_> = ignored.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            messages,
-            [
-                "feature gate TerminateFirstRepair: Kerf does not have this feature yet",
-                "feature gate FromTheFuture: unknown to Kerf",
-            ]
-        );
+        let messages: Vec<_> = unknown.iter().map(ToString::to_string).collect();
+        assert_eq!(messages, ["feature gate FromTheFuture: unknown to Kerf"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How the next node of a static pool can be replaced: beside it, or only when it has gone.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use kerf_model::{Pool, ReservationId, Snapshot, Stock};
 
@@ -34,11 +34,13 @@ impl Staging {
         }
     }
 
-    /// How the node can be replaced: `None`, after its replacement has come.
+    /// How the node can be replaced: `None`, after its replacement has come. `policy`: how long its drain may take by the policy that
+    /// repairs it.
     pub fn stage(
         &self,
         snapshot: &Snapshot,
         candidate: &Candidate,
+        policy: Option<Duration>,
     ) -> Result<Option<GoesFirst>, Blocked> {
         let because = match (&self.stock, &self.room) {
             (_, Err(why)) if !is_at_limit(why) => return Err(why.clone()),
@@ -57,7 +59,7 @@ impl Staging {
         if self.one_goes_first {
             return Err(Blocked::NotNow(NotNow::OneAtATime));
         }
-        goes_first(snapshot, candidate, because).map(Some)
+        goes_first(snapshot, candidate, because, policy).map(Some)
     }
 
     /// Whether the node holds what its successor needs. Such nodes have their turn before others.

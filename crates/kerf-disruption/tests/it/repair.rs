@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kerf_api::{DisruptionReason::Unhealthy, conditions::Status};
 use kerf_disruption::{
-    Command, Decision, Memory, Pass, Settings, explain::Explainer, pass, quiet_until,
-    setback::set_back,
+    Command, Decision, Memory, Method, Pass, Settings, explain::Explainer, pass, quiet_until,
+    setback::set_back, terminate_first::Drain,
 };
 use kerf_model::{
     NodeCount, Pool, Snapshot,
@@ -360,6 +360,27 @@ fn a_static_pool_gets_one_for_one_within_its_limit() {
         keeps(None, 7),
         "its NodePool has 7 nodes and keeps 6: surplus nodes are removed first",
     );
+    // With the gate it goes first at the limit, and the pool launches another when it has gone. Its policy bounds its drain.
+    let settings = Settings { terminate_first_repair: true, ..Settings::default() };
+    let first = |pool: Pool, place: Place| {
+        let snapshot = snapshot(vec![pool], among(5, [place]));
+        let pass = pass(&snapshot, &settings, &mut Memory::default());
+        let ways = pass.commands.iter().map(|it| (told(it), it.goes_first.map(|it| it.drain)));
+        (ways.collect::<Vec<_>>(), why(&pass, "a").first().cloned())
+    };
+    let occupied = |minutes: Option<Duration>| {
+        let policy = RepairPolicy { termination_grace_period: minutes, ..POLICY };
+        broken_by(busy("a"), 10, policy, 0)
+    };
+    let bound = Duration::from_mins(3);
+    let goes = |drain| (vec![("Repair a".to_owned(), Some(drain))], None);
+    assert_eq!(first(keeps(Some(6), 6), occupied(Some(bound))), goes(Drain::ByPolicy(bound)));
+    assert_eq!(first(keeps(Some(6), 6), broken(place("a", 2), 10)), goes(Drain::Nothing));
+    let (none, because) = first(keeps(Some(6), 6), occupied(None));
+    assert!(none.is_empty());
+    assert!(because.is_some_and(|why| why.contains("nothing bounds its drain")));
+    let beside = first(keeps(None, 6), occupied(Some(bound)));
+    assert_eq!(beside.0, [("Repair a -> default".to_owned(), None)], "there is room beside it");
     let not_ready = keeps(None, 6);
     let static_pool = not_ready.static_pool.map(|it| StaticPool { launches: false, ..it });
     refused(Pool { static_pool, ..not_ready }, "its NodePool is not ready");
@@ -367,6 +388,26 @@ fn a_static_pool_gets_one_for_one_within_its_limit() {
     let settings = Settings { static_capacity: false, ..Settings::default() };
     let pass = pass(&snapshot(vec![keeps(None, 6)], places()), &settings, &mut Memory::default());
     assert_eq!(why(&pass, "a")[0], "its NodePool is static and keeps its nodes");
+}
+
+#[test]
+fn a_node_in_the_only_slot_goes_first_where_that_is_allowed() {
+    let decided = |offers: &str, gate: bool| {
+        let pools = vec![crate::terminate_first::of("default", offers)];
+        let held = crate::terminate_first::old("a", 10, "r");
+        let settings = Settings { terminate_first_repair: gate, ..Settings::default() };
+        let snapshot = snapshot(pools, among(9, [broken(held, 10)]));
+        let pass = pass(&snapshot, &settings, &mut Memory::default());
+        let ways = pass.commands.iter().map(|it| (it.method, it.goes_first.is_some()));
+        ways.collect::<Vec<_>>()
+    };
+    assert_eq!(decided("r=0", true), [(Method::Repair, true)]);
+    assert_eq!(decided("r=0", false), []);
+    assert_eq!(decided("r=0!", true), [], "the reservation has gone, and no slot comes back");
+    for gate in [false, true] {
+        assert_eq!(decided("r=1", gate), [(Method::Repair, false)], "there is another slot");
+        assert_eq!(decided("r=0 on-demand", gate), [(Method::Repair, false)]);
+    }
 }
 
 #[test]

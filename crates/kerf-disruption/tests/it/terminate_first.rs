@@ -53,7 +53,7 @@ fn sold(offers: &str) -> Arc<InstanceType> {
     ))
 }
 
-fn of(name: &str, offers: &str) -> Pool {
+pub(crate) fn of(name: &str, offers: &str) -> Pool {
     Pool { instance_types: vec![sold(offers)], ..pool(name) }
 }
 
@@ -65,7 +65,7 @@ fn fixed(name: &str, offers: &str, nodes: u64, limit: Option<u64>) -> Pool {
 }
 
 /// A drifted node with a pod, whose drain has an end. It holds a slot of the reservation of that name, if there is one.
-fn old(name: &str, minutes: u64, id: &str) -> Place {
+pub(crate) fn old(name: &str, minutes: u64, id: &str) -> Place {
     let old = drifted(place(name, 2).runs(&format!("p-{name}"), "1800m"), minutes).set(|node| {
         node.disruption.termination_grace_period = Some(Duration::from_mins(5));
     });

@@ -339,14 +339,13 @@ fn what_kerf_does_not_have_is_accepted_with_a_warning() {
         assert_eq!(options.settings.gates, FeatureGates::default());
         options.warnings
     };
-    let gates = "TerminateFirstRepair=true,Sorcery=true";
+    let gates = "Sorcery=true";
     assert_eq!(
         warnings(
             &["--enable-profiling", "--ignore-dra-requests=false"],
             &[("FEATURE_GATES", gates)]
         ),
         [
-            "feature gate TerminateFirstRepair: Kerf does not have this feature yet",
             "feature gate Sorcery: unknown to Kerf",
             "--enable-profiling: Kerf has no profiling endpoints",
             "--ignore-dra-requests=false: Kerf does not have dynamic resource allocation yet",

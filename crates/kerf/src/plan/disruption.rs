@@ -204,6 +204,7 @@ impl TerminateFirstReport {
     fn new(first: GoesFirst) -> Self {
         let (bound, of) = match first.drain {
             Drain::Nothing => (None, None),
+            Drain::ByPolicy(bound) => (Some(bound), Some("repair policy")),
             Drain::Bounded(bound) => (Some(bound), Some("NodeClaim")),
             Drain::Supplied(bound) => (Some(bound), Some("NodePool")),
         };

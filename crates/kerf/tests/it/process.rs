@@ -192,11 +192,9 @@ fn a_server_that_is_down_is_waited_for() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let home = tempfile::tempdir().unwrap();
     write_kubeconfig(home.path(), &format!("http://127.0.0.1:{port}"));
-    let mut operator =
-        Running::start(kerf_run(home.path(), &["--feature-gates=TerminateFirstRepair=true"]));
+    let mut operator = Running::start(kerf_run(home.path(), &["--feature-gates=Sorcery=true"]));
 
-    let warning =
-        operator.line("feature gate TerminateFirstRepair: Kerf does not have this feature yet");
+    let warning = operator.line("feature gate Sorcery: unknown to Kerf");
     assert_eq!(warning["level"], "WARN");
     let (metrics, probes) = (operator.line("listening"), operator.line("listening"));
     assert_eq!(

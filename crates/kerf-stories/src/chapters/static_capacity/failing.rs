@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Event;
 use kerf_api::{
-    NodeClaim,
+    NodeClaim, NodePool,
     conditions::{Conditioned, LAUNCHED},
     labels,
 };
@@ -13,7 +13,10 @@ use serde_json::json;
 use super::{
     drift, has_nodes, names, never_more_nodes_than, ready_nodes, replaced, says, with_static_pool,
 };
-use crate::{World, chapters::told};
+use crate::{
+    World,
+    chapters::{counted, told},
+};
 
 pub async fn a_pool_whose_launches_fail_goes_on_when_they_can_succeed(world: World) {
     let requirements = |instance_type: &str| {
@@ -93,16 +96,20 @@ pub async fn a_node_that_dies_is_replaced_where_the_limit_leaves_room(world: Wor
          deleted, limits.nodes=3)"
     );
     world.patch(&pool, json!({"spec": {"limits": {"nodes": "4"}}})).await;
-    world
-        .until("another has taken its place", async |world: &World| {
-            let names = names(&ready_nodes(world, &pool).await?);
-            match names.len() {
-                3 if !names.contains(&claim.name_any()) => Ok(()),
-                _ => Err(format!("{names:?}")),
-            }
-        })
-        .await;
+    has_been_replaced(&world, &pool, &claim).await;
     never_more_nodes_than(&world, 4);
+}
+
+/// With the gate `TerminateFirstRepair`, where the limit leaves none.
+pub async fn a_node_that_dies_at_the_limit_goes_first(world: World) {
+    let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
+    let (claim, node) = has_nodes(&world, &pool, 3).await.swap_remove(1);
+    world.kill_node(&node.name_any());
+    has_been_replaced(&world, &pool, &claim).await;
+    never_more_nodes_than(&world, 3);
+    let went_first = "karpenter_voluntary_disruption_terminate_first_decisions_total";
+    let labels = ["reason=\"unhealthy\"", "terminate_first_reason=\"static-at-limit\""];
+    assert_eq!(counted(&world, went_first, &labels), 1);
 }
 
 /// With node repair, as it was before.
@@ -110,15 +117,7 @@ pub async fn a_node_that_dies_is_replaced(world: World) {
     let pool = with_static_pool(&world, 3, &json!({"limits": {"nodes": "3"}})).await;
     let (claim, node) = has_nodes(&world, &pool, 3).await.swap_remove(1);
     world.kill_node(&node.name_any());
-    world
-        .until("another has taken its place", async |world: &World| {
-            let names = names(&ready_nodes(world, &pool).await?);
-            match names.len() {
-                3 if !names.contains(&claim.name_any()) => Ok(()),
-                _ => Err(format!("{names:?}")),
-            }
-        })
-        .await;
+    has_been_replaced(&world, &pool, &claim).await;
     never_more_nodes_than(&world, 3);
 }
 
@@ -146,4 +145,17 @@ pub async fn a_command_that_cannot_be_taken_up_again_keeps_no_other_waiting(mut 
     world.faults().on_next(4, marks, Fault::InternalError);
     world.start_operator().await;
     replaced(&world, &pool, 2, 2).await;
+}
+
+/// The pool has three nodes again, and this is none of them.
+async fn has_been_replaced(world: &World, pool: &NodePool, claim: &NodeClaim) {
+    world
+        .until("another has taken its place", async |world: &World| {
+            let names = names(&ready_nodes(world, pool).await?);
+            match names.len() {
+                3 if !names.contains(&claim.name_any()) => Ok(()),
+                _ => Err(format!("{names:?}")),
+            }
+        })
+        .await;
 }

@@ -95,7 +95,8 @@ fn resolve(
 /// Whether so few nodes of the pool are unhealthy that it is worth replacing them. With many, something else than the nodes is
 /// broken: a network, a zone, an image, whatever says that they are unhealthy.
 ///
-/// Any condition that a policy is about counts, tolerated or not. A node that nobody may repair does not: its owner knows.
+/// Any condition that a policy is about counts, tolerated or not. A node with `do-not-repair` does not: its owner
+/// knows of it.
 pub(crate) fn few_unhealthy(snapshot: &Snapshot, pool: &str) -> Result<(), Blocked> {
     let percent = snapshot.repair.as_ref().map_or(100, |rules| rules.most_unhealthy_percent);
     let (mut nodes, mut unhealthy, mut zones) = (0, 0, BTreeMap::new());

@@ -127,7 +127,7 @@ async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Re
     let claim = bounded.as_ref().unwrap_or(claim);
     let repair = command.record.repair.as_ref();
     if let Some(drain) = repair.and_then(Repair::drain) {
-        bound_drain(context, claim, drain).await?;
+        bound_repair(context, command, claim, drain).await?;
     }
     context.disrupt(claim, Cause::Disruption { reason, policy }).await?;
     if let Some(repair) = repair {
@@ -148,13 +148,18 @@ async fn end_one(context: &Context, command: &Underway, claim: &NodeClaim) -> Re
 }
 
 /// Counts from now, when everything that comes is there. A node that has recovered meanwhile still goes, but its pods have all
-/// the time that its claim gives them.
-async fn bound_drain(context: &Context, claim: &NodeClaim, drain: Duration) -> Result<()> {
+/// the time that its claim gives them. Not so where it goes first: a drain without an end would wait for what comes after it.
+async fn bound_repair(
+    context: &Context,
+    command: &Underway,
+    claim: &NodeClaim,
+    drain: Duration,
+) -> Result<()> {
     let is_unhealthy = {
         let cluster = context.index.read();
         cluster.node_of(claim.provider_id()).is_ok_and(|node| cluster.is_unhealthy(node))
     };
-    if !is_unhealthy {
+    if !is_unhealthy && command.goes_first.is_none() {
         return Ok(());
     }
     let end = context.now().checked_add(drain).unwrap_or(Timestamp::MAX);

@@ -92,7 +92,7 @@ pub(crate) fn replace(
     rests: &Rests,
     candidate: &Candidate,
 ) -> Result<Command, Blocked> {
-    let nowhere = match ways.beside.without(&[candidate]) {
+    let nowhere = match ways.beside.replacing(candidate) {
         Ok(outcome) => {
             if !outcome.claims.is_empty() {
                 setback::check(&candidate.node, METHOD.reason(), snapshot.now)?;

@@ -246,7 +246,7 @@ pub(crate) fn command<'s, 'e: 's>(
     } else if needs_no_room(snapshot, candidate) {
         Command::removal(METHOD, vec![candidate.clone()])
     } else {
-        match simulation().without(&[candidate]) {
+        match simulation().replacing(candidate) {
             Ok(outcome) => {
                 if !outcome.claims.is_empty() {
                     rested()?;

@@ -1,5 +1,7 @@
 //! Simulating a disruption: where would the pods go?
 
+use std::sync::Arc;
+
 use kerf_model::{Pod, Price, ReservationId, Snapshot};
 use kerf_scheduler::{
     Leaving, Options, Origin, Placement, Plan, PlannedClaim, PodFailure, Prober, Refusal,
@@ -111,6 +113,15 @@ impl<'e> Simulation<'e> {
     /// The world without these nodes, however many new ones that takes.
     pub(crate) fn without(&self, candidates: &[&Candidate]) -> Result<Outcome, Blocked> {
         self.probe(candidates, &Stop::default())
+    }
+
+    /// The world in which others have taken the node's place. A machine for nothing but pods that waited before is not part of it:
+    /// the provisioner buys it, and may be doing so now.
+    pub(crate) fn replacing(&self, candidate: &Candidate) -> Result<Outcome, Blocked> {
+        let mut outcome = self.without(&[candidate])?;
+        let is_own = |pod: &Arc<Pod>| candidate.node.pods.iter().any(|own| own.uid == pod.uid);
+        outcome.claims.retain(|claim| claim.pods.is_empty() || claim.pods.iter().any(is_own));
+        Ok(outcome)
     }
 
     /// The world without these nodes, with at most one new one that costs less than they do.

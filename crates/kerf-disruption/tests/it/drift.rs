@@ -3,6 +3,7 @@ use std::time::Duration;
 use kerf_disruption::{Memory, Settings, pass};
 use kerf_model::disruption::Obstacle;
 
+use crate::build::pod as pod_that_waits;
 use crate::places::{
     Place, ago, budget, decided, first_pass, place, pool, snapshot, static_pool, told, why,
 };
@@ -33,6 +34,25 @@ fn one_node_may_become_several() {
     // The node's own type is gone from the catalogue; drift does not mind.
     let commands = decided(&snapshot(vec![pool], vec![drifted(node, 1)]));
     assert_eq!(commands, ["Drift a -> fake-it-10 -> fake-it-5"]);
+}
+
+/// The provisioner plans for them at the same time, and both would launch a node.
+#[test]
+fn nothing_is_launched_for_pods_that_waited_before() {
+    let waits = |cpu: &str| vec![pod_that_waits("waits").requests(&format!("cpu={cpu}")).build()];
+    let drifts = |cpu: &str| drifted(place("a", 4).runs("p", cpu), 1);
+    let other = || place("b", 4).runs("q", "2").stays();
+    for (places, waiting, expected) in [
+        // Its pod has room beside the other, and the one that waits has none.
+        (vec![drifts("1"), other()], waits("10"), "Drift a"),
+        // Both get one node together.
+        (vec![drifts("3"), other()], waits("10"), "Drift a -> fake-it-13"),
+        (vec![drifts("3"), other()], waits("1"), "Drift a -> fake-it-3"),
+    ] {
+        let mut snapshot = snapshot(vec![pool("default")], places);
+        snapshot.pods = waiting;
+        assert_eq!(decided(&snapshot), [expected]);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        self as core, Namespace, Node, PersistentVolume, PersistentVolumeClaim, PodTemplate,
         ReplicationController, Service,
     },
     policy::v1::PodDisruptionBudget,
@@ -21,18 +21,21 @@ use kerf_api::{
 };
 use kube_core::{Resource, ResourceExt};
 
-use crate::{Cluster, Delta, Doubtful, Key, Objects, Ownership, amounts, node_class, pods, slim};
+use crate::{
+    Cluster, Delta, Doubtful, Key, Objects, Ownership, Pod, amounts, node_class, pods, slim,
+};
 
 /// A kind that the index holds.
 pub trait Kind: Sized {
+    /// What the index keeps of it.
+    type Kept;
+
     fn key(&self) -> Key;
     fn version(&self) -> u64;
-    fn objects(cluster: &mut Cluster) -> &mut Objects<Self>;
-    fn change(delta: Delta<Self>) -> Change;
+    fn objects(cluster: &mut Cluster) -> &mut Objects<Self::Kept>;
+    fn change(delta: Delta<Self::Kept>) -> Change;
     /// The object without the fields that Kerf does not read.
-    fn slim(self) -> Self {
-        self
-    }
+    fn keep(self, cluster: &mut Cluster) -> Self::Kept;
 
     /// The NodeClass that makes it another operator's business, if any.
     fn foreign_class(&self, _: &Ownership) -> Option<&NodeClassReference> {
@@ -50,7 +53,7 @@ pub trait Kind: Sized {
     }
 
     /// Keeps the look-ups of this kind in step with a change.
-    fn reindex(_cluster: &mut Cluster, _delta: &Delta<Self>) {}
+    fn reindex(_cluster: &mut Cluster, _delta: &Delta<Self::Kept>) {}
 }
 
 /// What came of an object that the watch brought.
@@ -91,7 +94,7 @@ impl Cluster {
             let key = unreadable.as_ref().map_or_else(|| Key::cluster(""), named);
             let is_new = K::objects(self).mark(&key, unreadable.clone());
             let delta = K::objects(self).keep(&key).filter(|_| is_new);
-            let change = delta.map(|delta| self.reindexed(delta));
+            let change = delta.map(|delta| self.reindexed::<K>(delta));
             let unreadable = unreadable.filter(|_| is_new);
             return Taken { change, unreadable, ..Taken::NOTHING };
         };
@@ -103,13 +106,13 @@ impl Cluster {
         }
         let left_out = object.leave_out_amounts();
         let unreadable = unreadable.or(left_out);
-        let (key, version, object) = (object.key(), object.version(), object.slim());
         let object = if unreadable.is_some() { object.stand_in() } else { object };
-        let Some(delta) = K::objects(self).apply(key, version, object) else {
+        let (key, version, kept) = (object.key(), object.version(), object.keep(self));
+        let Some(delta) = K::objects(self).apply(key, version, kept) else {
             return Taken::NOTHING;
         };
         let is_new = K::objects(self).mark(&delta.key, unreadable.clone());
-        let (change, mended) = (Some(self.reindexed(delta)), is_new && unreadable.is_none());
+        let (change, mended) = (Some(self.reindexed::<K>(delta)), is_new && unreadable.is_none());
         Taken { change, unreadable: unreadable.filter(|_| is_new), mended, ..Taken::NOTHING }
     }
 
@@ -119,27 +122,29 @@ impl Cluster {
             K::objects(self).pass_over(object.key(), object.version());
             return None;
         }
-        let delta = K::objects(self).apply(object.key(), object.version(), object.slim())?;
-        Some(self.reindexed(delta))
+        let (key, version, kept) = (object.key(), object.version(), object.keep(self));
+        let delta = K::objects(self).apply(key, version, kept)?;
+        Some(self.reindexed::<K>(delta))
     }
 
     /// Takes in the answer to a write of ours before the watch brings it; `None` if the watch was faster.
     pub fn anticipate<K: Kind>(&mut self, mut object: K) -> Option<Change> {
         // What cannot be read is reported when the watch brings it.
         object.leave_out_amounts();
-        let delta = K::objects(self).anticipate(object.key(), object.version(), object.slim())?;
-        Some(self.reindexed(delta))
+        let (key, version, kept) = (object.key(), object.version(), object.keep(self));
+        let delta = K::objects(self).anticipate(key, version, kept)?;
+        Some(self.reindexed::<K>(delta))
     }
 
     pub fn delete<K: Kind>(&mut self, object: &K) -> Option<Change> {
         let delta = K::objects(self).delete(object.key(), object.version())?;
-        Some(self.reindexed(delta))
+        Some(self.reindexed::<K>(delta))
     }
 
     /// Takes out an object of which nothing but its key could be read.
     pub fn delete_named<K: Kind>(&mut self, key: Key) -> Option<Change> {
         let delta = K::objects(self).delete(key, 0)?;
-        Some(self.reindexed(delta))
+        Some(self.reindexed::<K>(delta))
     }
 
     /// Begins a list that was made at this revision.
@@ -150,23 +155,24 @@ impl Cluster {
     /// Ends a list; what was not in it is gone, and of what is in doubt the server has to be asked.
     pub fn end_list<K: Kind>(&mut self) -> (Vec<Change>, Vec<Doubtful>) {
         let (gone, doubtful) = K::objects(self).end_list();
-        (gone.into_iter().map(|delta| self.reindexed(delta)).collect(), doubtful)
+        (gone.into_iter().map(|delta| self.reindexed::<K>(delta)).collect(), doubtful)
     }
 
     /// Takes in what the server answered for an object that was in doubt.
     pub fn confirm<K: Kind>(&mut self, doubtful: Doubtful, mut object: K) -> Option<Change> {
         object.leave_out_amounts();
-        let delta = K::objects(self).confirm(doubtful, object.version(), object.slim())?;
-        Some(self.reindexed(delta))
+        let (version, kept) = (object.version(), object.keep(self));
+        let delta = K::objects(self).confirm(doubtful, version, kept)?;
+        Some(self.reindexed::<K>(delta))
     }
 
     /// Takes out an object that was in doubt and does not exist.
     pub fn refute<K: Kind>(&mut self, doubtful: Doubtful) -> Option<Change> {
         let delta = K::objects(self).refute(doubtful)?;
-        Some(self.reindexed(delta))
+        Some(self.reindexed::<K>(delta))
     }
 
-    fn reindexed<K: Kind>(&mut self, delta: Delta<K>) -> Change {
+    fn reindexed<K: Kind>(&mut self, delta: Delta<K::Kept>) -> Change {
         K::reindex(self, &delta);
         K::change(delta)
     }
@@ -181,6 +187,7 @@ macro_rules! kinds {
         #[derive(Debug)]
         pub enum Change {
             NodeClass(Delta<NodeClass>),
+            Pod(Delta<Pod>),
             $($kind(Delta<$kind>)),+
         }
 
@@ -188,19 +195,25 @@ macro_rules! kinds {
             /// Every object there is, as if it had just come.
             pub fn everything(&self) -> Vec<Change> {
                 let mut all: Vec<_> = self.node_classes.arrivals().map(Change::NodeClass).collect();
+                all.extend(self.pods.arrivals().map(Change::Pod));
                 $(all.extend(self.$field.arrivals().map(Change::$kind));)+
                 all
             }
 
             /// How many objects of each kind cannot be read as a whole.
             pub fn unreadable(&self) -> Vec<(&'static str, usize)> {
-                let mut all = vec![("NodeClass", self.node_classes.all_unreadable().len())];
+                let mut all = vec![
+                    ("NodeClass", self.node_classes.all_unreadable().len()),
+                    ("Pod", self.pods.all_unreadable().len()),
+                ];
                 $(all.push((stringify!($kind), self.$field.all_unreadable().len()));)+
                 all
             }
         }
 
         $(impl Kind for $kind {
+            type Kept = Self;
+
             fn key(&self) -> Key {
                 Key::namespaced(self.namespace().unwrap_or_default(), self.name_any())
             }
@@ -217,7 +230,7 @@ macro_rules! kinds {
                 Change::$kind(delta)
             }
 
-            fn slim(mut self) -> Self {
+            fn keep(mut self, _: &mut Cluster) -> Self {
                 self.metadata.managed_fields = None;
                 $(slim::$slim(&mut self);)?
                 self
@@ -247,7 +260,6 @@ kinds! {
     NodePool in pools owned of_pool amounts pool,
     NodeClaim in claims by reindex_claim owned of_claim amounts claim,
     Node in nodes by reindex_node slim node,
-    Pod in pods by reindex_pod slim pod else protected,
     DaemonSet in daemon_sets slim daemon_set,
     PodDisruptionBudget in pdbs by reindex_pdb else exhausted,
     Namespace in namespaces by reindex_namespace,
@@ -266,7 +278,45 @@ kinds! {
     Deployment in deployments slim deployment,
 }
 
+impl Kind for core::Pod {
+    type Kept = Pod;
+
+    fn key(&self) -> Key {
+        Key::namespaced(self.namespace().unwrap_or_default(), self.name_any())
+    }
+
+    fn version(&self) -> u64 {
+        version_of(self)
+    }
+
+    fn objects(cluster: &mut Cluster) -> &mut Objects<Pod> {
+        &mut cluster.pods
+    }
+
+    fn change(delta: Delta<Pod>) -> Change {
+        Change::Pod(delta)
+    }
+
+    fn keep(self, cluster: &mut Cluster) -> Pod {
+        let mut pod = Pod::from(self);
+        cluster.sharing.share(&mut pod);
+        pod
+    }
+
+    /// A pod that cannot be read stays where it is, as if it asked for that.
+    fn stand_in(mut self) -> Self {
+        self.annotations_mut().insert(DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+        self
+    }
+
+    fn reindex(cluster: &mut Cluster, delta: &Delta<Pod>) {
+        reindex_pod(cluster, delta);
+    }
+}
+
 impl Kind for NodeClass {
+    type Kept = Self;
+
     fn key(&self) -> Key {
         node_class::key(&self.reference)
     }
@@ -282,6 +332,10 @@ impl Kind for NodeClass {
     fn change(delta: Delta<Self>) -> Change {
         Change::NodeClass(delta)
     }
+
+    fn keep(self, _: &mut Cluster) -> Self {
+        self
+    }
 }
 
 impl Change {
@@ -296,11 +350,6 @@ impl Change {
         };
         before.status == after.status && before.spec == after.spec && before.metadata == metadata()
     }
-}
-
-/// A pod that cannot be read stays where it is, as if it asked for that.
-fn protected(pod: &mut Pod) {
-    pod.annotations_mut().insert(DO_NOT_DISRUPT.to_owned(), "true".to_owned());
 }
 
 /// A budget that cannot be read allows nothing.
@@ -328,14 +377,14 @@ fn reindex_node(cluster: &mut Cluster, delta: &Delta<Node>) {
 }
 
 fn reindex_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
-    move_entry(&mut cluster.pods_by_node, delta, |pod| pod.spec.as_ref()?.node_name.as_deref());
+    move_entry(&mut cluster.pods_by_node, delta, Pod::node_name);
     if delta.after.as_deref().is_some_and(pods::is_provisionable) {
         cluster.waiting_pods.insert(delta.key.clone());
     } else {
         cluster.waiting_pods.remove(&delta.key);
     }
     reindex_daemon_pod(cluster, delta);
-    let nodes = delta.both().map(|pod| pod?.spec.as_ref()?.node_name.as_deref());
+    let nodes = delta.both().map(|pod| pod?.node_name());
     cluster.pod_changed(&delta.key, nodes);
 }
 
@@ -343,7 +392,7 @@ fn reindex_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
 fn reindex_daemon_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
     let [before, after] = delta.both().map(|pod| {
         let pod = pod.filter(|pod| pods::is_active(pod))?;
-        Some((pods::daemon_set_of(pod)?, pod.metadata.creation_timestamp.clone()))
+        Some((pods::daemon_set_of(pod)?, pod.created()))
     });
     if before == after {
         return;

@@ -1,14 +1,12 @@
 //! The facts about nodes and pods that disruption needs, read from their objects.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kerf_api::annotations::{
     DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, DO_NOT_REPAIR, POD_DELETION_COST,
 };
 use kerf_model::disruption::{Cost, DeletionCost, DoNotDisrupt, NodeDisruption, PodDisruption};
-use kube_core::ResourceExt;
 
-use crate::{Cluster, do_not_disrupt::Protection, pods, state_node::StateNode};
+use crate::{Cluster, Pod, do_not_disrupt::Protection, pods, state_node::StateNode};
 
 impl Cluster {
     pub(crate) fn node_disruption(&self, machine: StateNode<'_>) -> NodeDisruption {
@@ -82,7 +80,7 @@ pub(crate) fn eviction_cost(pod: &Pod, cost_of: CostOf) -> Cost {
     // What cannot be read counts as nothing, and lets no other annotation speak for it.
     let annotation = annotations.get(DISRUPTION_COST).or(deletion_cost);
     let written: Option<i32> = annotation.and_then(|text| text.parse().ok());
-    let priority = pod.spec.as_ref().and_then(|spec| spec.priority).map_or(0, i64::from);
+    let priority = pod.spec().priority.map_or(0, i64::from);
     let cost = Cost::ONE.0 + written.map_or(0, i64::from) + priority * 4;
     Cost(cost.clamp(-Cost::MOST.0, Cost::MOST.0))
 }
@@ -91,19 +89,24 @@ pub(crate) fn eviction_cost(pod: &Pod, cost_of: CostOf) -> Cost {
 mod tests {
     use super::*;
     use crate::snapshot::Inputs;
+    use k8s_openapi::api::core::v1 as core;
     use kerf_api::NodeClaim;
     use kerf_model::{disruption::Obstacle, pdb::Evicted};
     use serde_json::{Value, json};
 
-    fn pod(changes: &Value) -> Pod {
+    fn pod(changes: &Value) -> core::Pod {
         serde_json::from_value(changes.clone()).unwrap()
+    }
+
+    fn kept(changes: &Value) -> Pod {
+        pod(changes).into()
     }
 
     #[test]
     fn eviction_costs_follow_priority_and_annotations() {
         let one = Cost::ONE.0;
         let check = |priority: Option<i32>, annotations: Value, expect: i64| {
-            let pod = pod(&json!({
+            let pod = kept(&json!({
                 "metadata": {"annotations": annotations},
                 "spec": {"priority": priority, "containers": []},
             }));
@@ -148,7 +151,7 @@ mod tests {
             (json!({DISRUPTION_COST: "134217728"}), 2 * one, 2 * one),
             (json!({DISRUPTION_COST: "soon", POD_DELETION_COST: "134217728"}), one, one),
         ] {
-            let pod = pod(&json!({"metadata": {"annotations": annotations}}));
+            let pod = kept(&json!({"metadata": {"annotations": annotations}}));
             let costs = [CostOf::Either, CostOf::DisruptionCostAlone]
                 .map(|cost_of| eviction_cost(&pod, cost_of));
             assert_eq!(costs, [Cost(either), Cost(alone)], "{annotations}");
@@ -158,14 +161,14 @@ mod tests {
             if manages {
                 cluster.manage_deletion_costs();
             }
-            cluster.apply::<Pod>(
+            cluster.apply::<core::Pod>(
                 serde_json::from_value(json!({
                     "metadata": {"name": "p", "namespace": "d", "annotations": {POD_DELETION_COST: "134217728"}},
                     "spec": {"nodeName": "n", "containers": []},
                 }))
                 .unwrap(),
             );
-            cluster.apply::<k8s_openapi::api::core::v1::Node>(
+            cluster.apply::<core::Node>(
                 serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap(),
             );
             let snapshot = cluster.snapshot(Inputs::at(Timestamp::UNIX_EPOCH)).unwrap().snapshot;
@@ -188,7 +191,7 @@ mod tests {
             (json!({DELETION_COST_MANAGED: "-7"}), DeletionCost::None),
             (json!({POD_DELETION_COST: "x", DELETION_COST_MANAGED: "x"}), DeletionCost::Foreign),
         ] {
-            let pod = pod(&json!({"metadata": {"annotations": annotations}}));
+            let pod = kept(&json!({"metadata": {"annotations": annotations}}));
             assert_eq!(deletion_cost(&pod), expected, "{annotations}");
         }
     }
@@ -231,7 +234,7 @@ mod tests {
                 pod_json["metadata"]["namespace"] = json!("ns");
                 pod_json["metadata"]["annotations"] = annotations.clone();
                 pod_json["spec"]["containers"] = json!([]);
-                let pod = self::pod(&pod_json);
+                let pod = kept(&pod_json);
                 let disruption = pod_disruption(&pod, CostOf::default());
                 if disruption.is_protected(now) {
                     return Some(Obstacle::DoNotDisrupt);
@@ -282,7 +285,7 @@ mod tests {
             }))
             .unwrap(),
         );
-        cluster.apply::<k8s_openapi::api::core::v1::Node>(
+        cluster.apply::<core::Node>(
             serde_json::from_value(json!({
                 "metadata": {"name": "n", "annotations": {DO_NOT_DISRUPT: "true"}, "labels": {
                     "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true",
@@ -371,7 +374,7 @@ mod tests {
                 }))
                 .unwrap(),
             );
-            cluster.apply::<k8s_openapi::api::core::v1::Node>(
+            cluster.apply::<core::Node>(
                 serde_json::from_value(json!({
                     "metadata": {"name": "n", "labels": {
                         "karpenter.sh/nodepool": "p", "karpenter.sh/registered": "true",

@@ -1,9 +1,9 @@
 //! The `karpenter.sh/do-not-disrupt` annotation of a pod: for good, or for a time after its start.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
 use kerf_api::{GoDuration, annotations::DO_NOT_DISRUPT, duration::ParseDurationError};
-use kube_core::ResourceExt;
+
+use crate::Pod;
 
 /// What the annotation asks for at a given time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +36,8 @@ impl Protection {
             Ok(length) => length,
             Err(invalid) => return Self::Invalid(invalid),
         };
-        let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let Some(started) = started else { return Self::Always };
-        let until = started.0.checked_add(length).unwrap_or(Timestamp::MAX);
+        let Some(started) = pod.started() else { return Self::Always };
+        let until = started.checked_add(length).unwrap_or(Timestamp::MAX);
         if now < until { Self::Until(until) } else { Self::Elapsed }
     }
 
@@ -64,6 +63,7 @@ fn parse(value: &str) -> Result<SignedDuration, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1 as core;
     use serde_json::json;
 
     #[test]
@@ -93,12 +93,12 @@ mod tests {
         ];
         for (annotation, start_time, expected) in cases {
             let annotations = annotation.map(|value| json!({DO_NOT_DISRUPT: value}));
-            let pod: Pod = serde_json::from_value(json!({
+            let pod: core::Pod = serde_json::from_value(json!({
                 "metadata": {"annotations": annotations}, "status": {"startTime": start_time}
             }))
             .unwrap();
             assert_eq!(
-                Protection::of(&pod, now),
+                Protection::of(&pod.into(), now),
                 expected,
                 "{annotation:?} started {start_time:?}"
             );

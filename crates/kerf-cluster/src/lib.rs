@@ -14,6 +14,7 @@ pub mod node_counts;
 mod objects;
 pub mod overlays;
 mod ownership;
+pub mod pod;
 pub mod pods;
 pub mod reservations;
 mod slim;
@@ -35,23 +36,25 @@ use std::{
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
-        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, PodTemplate,
         ReplicationController, Service, TopologySpreadConstraint,
     },
     policy::v1::PodDisruptionBudget,
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
 
+use jiff::Timestamp;
 use kerf_model::repair::RepairRules;
 use marks::Marks;
+use pod::Sharing;
 use reservations::Reservations;
 use views::Views;
 
 pub use changes::{Change, Foreign, Kind, Taken};
 pub use objects::{Delta, Doubtful, Key, Objects};
 pub use ownership::Ownership;
+pub use pod::Pod;
 
 /// Everything the operator watches, with the look-ups its controllers need.
 #[derive(Debug, Default)]
@@ -83,9 +86,11 @@ pub struct Cluster {
     deployments: Objects<Deployment>,
     keeps_buffers: bool,
     repair: Option<Arc<RepairRules>>,
+    /// What pods share.
+    sharing: Sharing,
     pods_by_node: BTreeMap<String, BTreeSet<Key>>,
     /// Live pods by the uid of their DaemonSet, the newest last.
-    daemon_pods: BTreeMap<String, BTreeSet<(Option<Time>, Key)>>,
+    daemon_pods: BTreeMap<String, BTreeSet<(Option<Timestamp>, Key)>>,
     nodes_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     claims_by_provider_id: BTreeMap<String, BTreeSet<Key>>,
     /// By what stands behind the last slash of their provider id.
@@ -270,7 +275,7 @@ fn single<'a, K>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::NodeSpec;
+    use k8s_openapi::api::core::v1::{self as core, NodeSpec};
     use kube_core::ObjectMeta;
 
     fn node(name: &str, provider_id: &str) -> Node {
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn pods_move_between_nodes_and_leave() {
-        let pod = |node: Option<&str>| -> Pod {
+        let pod = |node: Option<&str>| -> core::Pod {
             serde_json::from_value(serde_json::json!({
                 "metadata": {"name": "p", "namespace": "ns"}, "spec": {"nodeName": node, "containers": []}
             }))

@@ -3,13 +3,15 @@
 //! Every predicate is a fact about one pod at one time. What follows from it is decided elsewhere.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kerf_api::{ObjectExt, taints};
-use kerf_model::{Effect, Taint, Toleration};
-use kube_core::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kerf_api::taints;
+use kerf_model::{Effect, Taint, Toleration, pod::Phase};
 
-use crate::do_not_disrupt::Protection;
+use crate::{
+    Pod,
+    do_not_disrupt::Protection,
+    pod::{Condition, Reason, Status},
+};
 
 /// A terminating pod that is still there this long after its time is stuck: nothing on the node will end it.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
@@ -55,13 +57,7 @@ pub fn is_provisionable(pod: &Pod) -> bool {
 
 /// The same with the reason.
 pub fn check_provisionable(pod: &Pod) -> Result<(), NotProvisionable<'_>> {
-    let status = pod.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-    let verdict = |reason: &str| {
-        conditions.clone().any(|condition| {
-            condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some(reason)
-        })
-    };
+    let verdict = |reason: Reason| pod.scheduled().is_some_and(|it| it.reason == reason);
     if let Some(node) = node_name(pod) {
         return Err(NotProvisionable::Scheduled { node });
     }
@@ -72,17 +68,16 @@ pub fn check_provisionable(pod: &Pod) -> Result<(), NotProvisionable<'_>> {
         return Err(NotProvisionable::StaticPod);
     }
     // A pod that is preempting others gets their place soon.
-    let preempting = status.and_then(|status| status.nominated_node_name.as_deref());
-    if let Some(node) = preempting.filter(|node| !node.is_empty()) {
+    if let Some(node) = pod.nominated_node() {
         return Err(NotProvisionable::Preempting { node });
     }
-    if verdict("Unschedulable") {
+    if verdict(Reason::Unschedulable) {
         return Ok(());
     }
-    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    let gates = pod.spec().scheduling_gates.as_ref();
     Err(if is_terminal(pod) {
         NotProvisionable::Ended
-    } else if gates.is_some_and(|gates| !gates.is_empty()) || verdict("SchedulingGated") {
+    } else if gates.is_some_and(|gates| !gates.is_empty()) || verdict(Reason::SchedulingGated) {
         NotProvisionable::Gated
     } else {
         NotProvisionable::NotUnschedulable
@@ -94,17 +89,16 @@ pub fn is_scheduled(pod: &Pod) -> bool {
 }
 
 pub fn node_name(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+    pod.node_name()
 }
 
 /// Whether the pod has run to its end.
 pub fn is_terminal(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Failed" | "Succeeded"))
+    matches!(pod.phase(), Some(Phase::Failed | Phase::Succeeded))
 }
 
 pub fn is_terminating(pod: &Pod) -> bool {
-    pod.is_deleting()
+    pod.deletion().is_some()
 }
 
 pub fn is_active(pod: &Pod) -> bool {
@@ -112,23 +106,29 @@ pub fn is_active(pod: &Pod) -> bool {
 }
 
 pub fn is_owned_by_daemon_set(pod: &Pod) -> bool {
-    owner(pod, "apps/v1", "DaemonSet").is_some()
+    daemon_set_of(pod).is_some()
+}
+
+/// The same of a pod that is not in the index yet.
+pub(crate) fn is_of_daemon_set(metadata: &ObjectMeta) -> bool {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    find_owner(owners, DAEMON_SET).is_some()
 }
 
 /// The uid of the DaemonSet that made the pod.
 pub(crate) fn daemon_set_of(pod: &Pod) -> Option<&str> {
-    owner(pod, "apps/v1", "DaemonSet").map(|owner| owner.uid.as_str())
+    owner(pod, DAEMON_SET).map(|owner| owner.uid.as_str())
 }
 
 /// A static pod: the kubelet runs it from a file, and its object is a mirror.
 pub fn is_owned_by_node(pod: &Pod) -> bool {
-    owner(pod, "v1", "Node").is_some()
+    owner(pod, ("v1", "Node")).is_some()
 }
 
 /// Whether the pod needs a place elsewhere when its node goes. A StatefulSet makes its next pod only when the
 /// terminating one is gone, so that one already counts.
 pub fn is_reschedulable(pod: &Pod) -> bool {
-    let next_one_is_due = owner(pod, "apps/v1", "StatefulSet").is_some() && is_terminating(pod);
+    let next_one_is_due = owner(pod, ("apps/v1", "StatefulSet")).is_some() && is_terminating(pod);
     (is_active(pod) || next_one_is_due) && !is_owned_by_daemon_set(pod) && !is_owned_by_node(pod)
 }
 
@@ -142,8 +142,7 @@ pub(crate) fn is_evictable_but_for_annotation(pod: &Pod) -> bool {
 }
 
 pub(crate) fn is_unready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "False")
+    pod.ready().is_some_and(|ready| ready.status == Status::False)
 }
 
 /// Whether a drain waits for the pod.
@@ -156,59 +155,55 @@ pub(crate) fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
 }
 
 fn is_stuck_terminating(pod: &Pod, now: Timestamp) -> bool {
-    let deleted = pod.metadata.deletion_timestamp.as_ref();
-    deleted.is_some_and(|deleted| now.duration_since(deleted.0) > STUCK_AFTER)
+    pod.deletion().is_some_and(|deletion| now.duration_since(deletion.at) > STUCK_AFTER)
 }
 
 /// Whether the pod is meant to stay on a node that is being removed.
 fn tolerates_disruption(pod: &Pod) -> bool {
     let disrupted = Taint::new(taints::DISRUPTED, "", Effect::NoSchedule);
-    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
-    tolerations
-        .into_iter()
-        .flatten()
-        .map(Toleration::from)
-        .any(|toleration| toleration.tolerates(&disrupted))
+    let mut tolerations = pod.spec().tolerations.iter().flatten().map(Toleration::from);
+    tolerations.any(|toleration| toleration.tolerates(&disrupted))
 }
 
 /// When the pod last came, ended, or began to leave.
 pub fn last_event(pod: &Pod) -> Option<Timestamp> {
-    let bound = turned(pod, "PodScheduled", "True")
+    let bound = turned(pod.scheduled(), Status::True)
         // Pods bound by their author have no such condition; they are on their node from the start.
-        .or(pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        .or(pod.created());
     let ended = is_terminal(pod).then(|| ended(pod)).flatten();
     // `deletionTimestamp` is when the grace period ends, not when it began.
-    let leaving = pod.metadata.deletion_timestamp.as_ref().and_then(|deleted| {
-        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        deleted.0.checked_sub(SignedDuration::from_secs(grace)).ok()
+    let leaving = pod.deletion().and_then(|deletion| {
+        deletion.at.checked_sub(SignedDuration::from_secs(deletion.grace_seconds)).ok()
     });
     [bound, ended, leaving].into_iter().flatten().max()
 }
 
 /// When the last container ended. A pod that the kubelet has evicted may have none that tells; it is no longer ready since.
 fn ended(pod: &Pod) -> Option<Timestamp> {
-    let containers = pod.status.as_ref()?.container_statuses.iter().flatten();
-    let times = containers.filter_map(|container| {
-        container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()
-    });
-    times.map(|time| time.0).chain(turned(pod, "Ready", "False")).max()
+    pod.ended().max(turned(pod.ready(), Status::False))
 }
 
 /// When a condition became what it is.
-fn turned(pod: &Pod, condition: &str, status: &str) -> Option<Timestamp> {
-    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
-    let found = conditions.find(|found| found.type_ == condition && found.status == status)?;
-    found.last_transition_time.as_ref().map(|time| time.0)
+fn turned(condition: Option<Condition>, status: Status) -> Option<Timestamp> {
+    condition.filter(|it| it.status == status)?.since
 }
 
-fn owner<'a>(pod: &'a Pod, api_version: &str, kind: &str) -> Option<&'a OwnerReference> {
-    let mut owners = pod.owner_references().iter();
-    owners.find(|owner| owner.api_version == api_version && owner.kind == kind)
+type Kind = (&'static str, &'static str);
+
+const DAEMON_SET: Kind = ("apps/v1", "DaemonSet");
+
+fn owner(pod: &Pod, kind: Kind) -> Option<&OwnerReference> {
+    find_owner(pod.owners(), kind)
+}
+
+fn find_owner(owners: &[OwnerReference], (api_version, kind): Kind) -> Option<&OwnerReference> {
+    owners.iter().find(|owner| owner.api_version == api_version && owner.kind == kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1 as core;
     use serde_json::{Value, json};
 
     const NOW: &str = "2026-01-01T01:00:00Z";
@@ -257,10 +252,7 @@ mod tests {
             (json!({"metadata": leaving, "status": {"conditions": [bound]}}), 10),
         ];
         for (value, minute) in cases {
-            let mut slim = pod(&value);
-            assert_eq!(last_event(&slim), Some(at(minute)), "{value}");
-            crate::slim::pod(&mut slim);
-            assert_eq!(last_event(&slim), Some(at(minute)), "what is kept of {value}");
+            assert_eq!(last_event(&pod(&value)), Some(at(minute)), "{value}");
         }
     }
 
@@ -276,7 +268,7 @@ mod tests {
             "status": {"phase": "Running"},
         });
         merge(&mut value, changes);
-        serde_json::from_value(value).unwrap()
+        serde_json::from_value::<core::Pod>(value).unwrap().into()
     }
 
     fn merge(into: &mut Value, changes: &Value) {

@@ -13,6 +13,8 @@ use kerf_api::annotations::{
     DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST,
 };
 
+use crate::pods;
+
 /// Annotations that Kerf reads.
 const ANNOTATIONS: [&str; 4] =
     [DELETION_COST_MANAGED, DISRUPTION_COST, DO_NOT_DISRUPT, POD_DELETION_COST];
@@ -20,17 +22,18 @@ const ANNOTATIONS: [&str; 4] =
 /// Conditions that Kerf reads.
 const CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "PodResizePending"];
 
-pub(crate) fn pod(pod: &mut Pod) {
+pub(crate) fn pod(mut pod: Pod) -> Pod {
     if let Some(annotations) = &mut pod.metadata.annotations {
         annotations.retain(|key, _| ANNOTATIONS.contains(&key.as_str()));
-        if annotations.is_empty() {
-            pod.metadata.annotations = None;
-        }
     }
-    pod.metadata.generate_name = None;
     pod.spec = pod.spec.take().map(spec);
+    if let Some(spec) = pod.spec.as_mut().filter(|_| pods::is_of_daemon_set(&pod.metadata)) {
+        // Its controller has pinned it to a node, each pod to another one. Nobody else places it.
+        spec.affinity.iter_mut().for_each(|affinity| affinity.node_affinity = None);
+    }
     let kept = pod.spec.as_ref();
     pod.status = pod.status.take().map(|it| status(it, kept));
+    pod
 }
 
 pub(crate) fn daemon_set(set: &mut DaemonSet) {
@@ -201,13 +204,7 @@ fn statuses(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        disruption::{self, CostOf},
-        do_not_disrupt::Protection,
-        pods,
-    };
-    use jiff::Timestamp;
-    use kerf_model::KnownLabels;
+    use kerf_model::{KnownLabels, pod::PodParts};
     use serde_json::{Value, json};
 
     fn read(changes: &Value) -> Pod {
@@ -220,7 +217,6 @@ mod tests {
 
     #[test]
     fn decisions_see_the_same_in_what_is_kept() {
-        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
         let cases = [
             json!({}),
             json!({"/spec/nodeName": null, "/status": {"conditions": [
@@ -239,43 +235,53 @@ mod tests {
         ];
         for case in cases {
             let full = read(&case);
-            let mut slim = full.clone();
-            super::pod(&mut slim);
             let known = KnownLabels::default();
-            let view = |pod: &Pod| kerf_model::Pod::from_api(pod, &known).unwrap();
-            assert_eq!(format!("{:?}", view(&full)), format!("{:?}", view(&slim)), "{case}");
-            let facts = |pod: &Pod| {
-                (
-                    pods::is_provisionable(pod),
-                    pods::is_reschedulable(pod),
-                    pods::is_evictable(pod, now),
-                    pods::is_waiting_for_eviction(pod, now),
-                    Protection::of(pod, now),
-                    disruption::eviction_cost(pod, CostOf::Either),
-                    disruption::deletion_cost(pod),
-                    pods::is_unready(pod),
-                    pods::last_event(pod),
-                )
-            };
-            assert_eq!(facts(&full), facts(&slim), "{case}");
-            let mut twice = slim.clone();
-            super::pod(&mut twice);
-            assert_eq!(slim, twice, "{case}");
+            let view = |pod: PodParts<'_>| kerf_model::Pod::from_parts(pod, &known).unwrap();
+            let kept = crate::Pod::from(full.clone());
+            assert_eq!(
+                format!("{:?}", view(PodParts::from(&full))),
+                format!("{:?}", view(kept.parts())),
+                "{case}"
+            );
+            let slim = super::pod(full);
+            assert_eq!(slim, super::pod(slim.clone()), "{case}");
         }
     }
 
     #[test]
+    fn daemons_of_all_nodes_have_one_spec() {
+        let daemon = |node: &str| {
+            let pinned = json!({"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": [node]},
+            ]});
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"});
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": node, "ownerReferences": [owner]},
+                "spec": {"containers": [], "nodeName": node, "affinity": {"nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pinned]},
+                }}},
+            }))
+            .unwrap();
+            crate::Pod::from(pod)
+        };
+        assert_eq!(daemon("a").spec(), daemon("b").spec());
+        assert_eq!(daemon("a").node_name(), Some("a"));
+    }
+
+    #[test]
     fn what_no_decision_reads_is_gone() {
-        let kept = serde_json::to_string(&crate::Kind::slim(read(&json!({})))).unwrap();
+        let kept = format!("{:?}", crate::Pod::from(read(&json!({}))));
         for gone in [
-            "env",
-            "image",
-            "volumeMounts",
-            "livenessProbe",
-            "podIP",
-            "qosClass",
+            "internal.example.com",
+            "registry",
+            "/healthz",
+            "10.244",
+            "Burstable",
             "kube-api-access",
         ] {
+            let pod = include_str!("../examples/pod.json");
+            assert!(pod.contains(gone), "{gone} is in no pod");
             assert!(!kept.contains(gone), "{gone} is in {kept}");
         }
     }

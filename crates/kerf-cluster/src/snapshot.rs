@@ -21,7 +21,7 @@ use kerf_model::{
 use kube_core::ResourceExt;
 
 use crate::{
-    Cluster, Key, Kind, node_counts, pods,
+    Cluster, Key, node_counts, pods,
     validation::{InvalidPod, validate_pod},
     view::{self, Unreadable},
 };

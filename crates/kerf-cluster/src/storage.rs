@@ -6,14 +6,14 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::{core::v1::Pod, storage::v1::VolumeAttachment};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kerf_model::{
     KnownLabels,
     requirement::UnknownOperator,
     volume::{StorageClass, Volume, VolumeClaim, Volumes},
 };
 
-use crate::{Cluster, Key, pods};
+use crate::{Cluster, Key, Pod, pods};
 
 impl Cluster {
     pub fn volumes_view(&self, known: &KnownLabels) -> Result<Volumes, UnknownOperator> {
@@ -61,17 +61,13 @@ impl Cluster {
     }
 
     fn volume_names<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a str> {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
-        volumes.into_iter().flatten().filter_map(move |volume| {
+        pod.spec().volumes.iter().flatten().filter_map(move |volume| {
             let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {
                 (Some(source), _) => source.claim_name.clone(),
-                (None, Some(_)) => {
-                    format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name)
-                }
+                (None, Some(_)) => format!("{}-{}", pod.name(), volume.name),
                 (None, None) => return None,
             };
-            let claim = self.volume_claims.get(&Key::namespaced(namespace, claim))?;
+            let claim = self.volume_claims.get(&Key::namespaced(pod.namespace(), claim))?;
             claim.spec.as_ref()?.volume_name.as_deref()
         })
     }
@@ -80,7 +76,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+    use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
     use k8s_openapi::api::storage::v1::CSINode;
     use kube_core::ResourceExt;
     use serde_json::{Value, json};
@@ -100,7 +96,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let pod = |name: &str, claim: &str, tolerations: Value| -> Pod {
+        let pod = |name: &str, claim: &str, tolerations: Value| -> core::Pod {
             serde_json::from_value(json!({
                 "metadata": {"name": name, "namespace": "ns"},
                 "spec": {"nodeName": "n", "containers": [], "tolerations": tolerations,

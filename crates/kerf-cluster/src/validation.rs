@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Key, Kind};
+use crate::Key;
 use k8s_openapi::api::core::v1 as core;
 use kerf_api::{
     labels::LabelRules,
@@ -71,7 +71,7 @@ impl fmt::Display for InvalidPod {
 
 /// Checks a pod without a node. `view` is the same pod as planning sees it.
 pub(crate) fn validate_pod(
-    pod: &core::Pod,
+    pod: &crate::Pod,
     view: Result<&Pod, PodError>,
     volumes: &Volumes,
     rules: &LabelRules,
@@ -80,10 +80,8 @@ pub(crate) fn validate_pod(
     if view.as_ref().is_ok_and(|view| forbids_pools(&view.constraints)) {
         problems.push(PodProblem::ForbidsPools);
     }
-    if let Some(spec) = &pod.spec {
-        check_selector(spec, rules, &mut problems);
-        check_affinity(spec, rules, &mut problems);
-    }
+    check_selector(pod.spec(), rules, &mut problems);
+    check_affinity(pod.spec(), rules, &mut problems);
     match view {
         Ok(view) => problems.extend(volumes.problems(view).into_iter().map(PodProblem::from)),
         // What is wrong with an operator has been said.
@@ -147,11 +145,12 @@ mod tests {
             written[field] = value.clone();
         }
         let metadata = json!({"name": "p", "namespace": "ns"});
-        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": written})).unwrap();
+        let pod: core::Pod =
+            serde_json::from_value(json!({"metadata": metadata, "spec": written})).unwrap();
         let rules = LabelRules::default().restricting("cloud.test");
         let view = Pod::from_api(&pod, &KnownLabels::default());
         let view = view.as_ref().map_err(Clone::clone);
-        match validate_pod(&pod, view, &Volumes::default(), &rules) {
+        match validate_pod(&pod.clone().into(), view, &Volumes::default(), &rules) {
             Ok(()) => Vec::new(),
             Err(invalid) => {
                 assert_eq!(invalid.pod, Key::namespaced("ns", "p"));

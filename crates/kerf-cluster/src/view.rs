@@ -11,7 +11,7 @@ use kerf_api::{
 use kerf_model::{
     InstanceType, KnownLabels, Labels, Resources,
     pdb::Evicted,
-    pod::{PodError, with_limits_as_requests},
+    pod::{PodError, PodParts, with_limits_as_requests},
     requirement::UnknownOperator,
     resources::ResourcesError,
     snapshot::{self, Pool},
@@ -19,7 +19,7 @@ use kerf_model::{
 use kube_core::ResourceExt;
 
 use crate::{
-    Cluster,
+    Cluster, Pod,
     disruption::{CostOf, pod_disruption},
     pods,
     state_node::{StateNode, UnreadableStateNode},
@@ -44,7 +44,7 @@ impl Cluster {
     pub(crate) fn node_view(
         &self,
         machine: StateNode<'_>,
-        mut pod_view: impl FnMut(&core::Pod) -> Result<Arc<kerf_model::Pod>, PodError>,
+        mut pod_view: impl FnMut(&Pod) -> Result<Arc<kerf_model::Pod>, PodError>,
     ) -> Result<snapshot::Node, Unreadable> {
         let name = machine.name();
         let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     /// Pods that need a place: those without one, and those that are about to lose theirs.
-    pub fn pods_to_place(&self, now: Timestamp) -> Vec<Arc<core::Pod>> {
+    pub fn pods_to_place(&self, now: Timestamp) -> Vec<Arc<Pod>> {
         let pending = self.waiting_pods.iter().filter_map(|key| self.pods.get(key)).cloned();
         let leaving = self.nodes.values().filter(|node| {
             let machine = self.state_node_of(node);
@@ -85,10 +85,8 @@ impl Cluster {
             .flat_map(|node| self.pods_on(node.metadata.name.as_deref().unwrap_or_default()));
         let budgets = self.shared_pdbs();
         let displaced = on_leaving.filter(|pod| {
-            let (disruption, namespace) =
-                (&pod_disruption(pod, CostOf::default()), pod.namespace());
-            let namespace = &namespace.unwrap_or_default();
-            let evicted = Evicted { namespace, labels: pod.labels(), disruption };
+            let disruption = &pod_disruption(pod, CostOf::default());
+            let evicted = Evicted { namespace: pod.namespace(), labels: pod.labels(), disruption };
             disruption.reschedulable
                 && !disruption.do_not_disrupt.holds(now)
                 && !budgets.is_blocked_for_good(evicted, now)
@@ -134,26 +132,29 @@ pub fn pool_view(
 /// asks for, or like the template where it has none.
 pub fn daemon_view(
     daemon_set: &DaemonSet,
-    newest: Option<&core::Pod>,
+    newest: Option<&Pod>,
     known: &KnownLabels,
 ) -> Result<kerf_model::Pod, Unreadable> {
     let template = daemon_set.spec.as_ref().map(|spec| &spec.template);
     let of_template = template.and_then(|template| template.spec.as_ref());
-    let mut pod = newest.cloned().unwrap_or_else(|| {
+    let made;
+    let like = if let Some(newest) = newest {
+        newest.parts()
+    } else {
         let mut spec = of_template.cloned();
         spec.iter_mut().for_each(with_limits_as_requests);
         let metadata = template.and_then(|template| template.metadata.clone());
-        core::Pod { metadata: metadata.unwrap_or_default(), spec, status: None }
-    });
-    pod.metadata.name = Some(daemon_set.name_any());
-    pod.metadata.namespace = daemon_set.namespace();
-    if let Some(spec) = &mut pod.spec {
-        // The controller has pinned the pod to its node; the template says where others may run.
-        spec.node_name = None;
-        let node_affinity = |spec: &core::PodSpec| spec.affinity.as_ref()?.node_affinity.clone();
-        spec.affinity.get_or_insert_default().node_affinity = of_template.and_then(node_affinity);
-    }
-    Ok(kerf_model::Pod::from_api(&pod, known)?)
+        made = core::Pod { metadata: metadata.unwrap_or_default(), spec, status: None };
+        PodParts::from(&made)
+    };
+    // The controller has pinned the pod to its node; the template says where others may run.
+    let node_affinity = |spec: &core::PodSpec| spec.affinity.as_ref()?.node_affinity.clone();
+    let mut spec = like.spec.clone();
+    spec.affinity.get_or_insert_default().node_affinity = of_template.and_then(node_affinity);
+    let (name, namespace) = (daemon_set.name_any(), daemon_set.namespace().unwrap_or_default());
+    let parts =
+        PodParts { name: &name, namespace: &namespace, node_name: None, spec: &spec, ..like };
+    Ok(kerf_model::Pod::from_parts(parts, known)?)
 }
 
 #[cfg(test)]
@@ -256,8 +257,11 @@ mod tests {
         leaving.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
         cluster.apply(leaving);
-        let names: Vec<_> =
-            cluster.pods_to_place(Timestamp::UNIX_EPOCH).iter().map(|pod| pod.name_any()).collect();
+        let names: Vec<_> = cluster
+            .pods_to_place(Timestamp::UNIX_EPOCH)
+            .iter()
+            .map(|pod| pod.name().to_owned())
+            .collect();
         assert_eq!(names, ["a"]);
     }
 }

@@ -9,7 +9,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::api::core::v1::Pod;
 use kerf_api::NodeClaim;
 use kerf_model::{
     KnownLabels, Labels, Resources, Volumes,
@@ -21,7 +20,7 @@ use kerf_model::{
 use kube_core::ResourceExt;
 
 use crate::{
-    Cluster, Key,
+    Cluster, Key, Pod,
     disruption::{CostOf, pod_disruption},
     state_node::{StateNode, UnreadableStateNode},
     view::Unreadable,
@@ -290,11 +289,11 @@ impl Made {
         pod: &Pod,
         reader: &mut PodReader<'_>,
     ) -> Result<Arc<kerf_model::Pod>, PodError> {
-        let key = Key::namespaced(pod.namespace().unwrap_or_default(), pod.name_any());
+        let key = pod.key();
         if let Some(view) = self.pods.get(&key) {
             return view.clone();
         }
-        let view = reader.read(pod).map(|mut view| {
+        let view = reader.read(pod.parts()).map(|mut view| {
             view.constraints = self.interned(view.constraints);
             view.disruption = pod_disruption(pod, self.cost_of);
             Arc::new(view)
@@ -359,6 +358,7 @@ fn share(machine: StateNode<'_>) -> Option<Share> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1 as core;
     use k8s_openapi::api::core::v1::Node;
     use kerf_api::NodeClaim;
     use kerf_model::Quantity;
@@ -382,7 +382,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(name: &str, node: &str, labels: &Value) -> Pod {
+    fn pod(name: &str, node: &str, labels: &Value) -> core::Pod {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "ns", "labels": labels},
             "spec": {"nodeName": node, "containers": [], "nodeSelector": {"a": "b"}},

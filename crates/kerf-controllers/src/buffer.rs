@@ -67,11 +67,9 @@ pub(crate) fn may_need_room(change: &Change, cluster: &Cluster) -> bool {
         | Change::StatefulSet(_) => !cluster.buffers_that_refer_to(change).is_empty(),
         _ if !cluster.has_buffers() => false,
         Change::Pod(Delta { before, after: Some(after), .. }) => {
-            let node = |pod: &k8s_openapi::api::core::v1::Pod| {
-                pod.spec.as_ref().and_then(|spec| spec.node_name.clone())
-            };
-            let comes_to = node(after);
-            comes_to.is_some() && comes_to != before.as_ref().and_then(|before| node(before))
+            let comes_to = after.node_name();
+            let was_on = before.as_ref().and_then(|before| before.node_name());
+            comes_to.is_some() && comes_to != was_on
         }
         Change::Node(Delta { before, after, .. }) => match (before, after) {
             (Some(before), Some(after)) => {

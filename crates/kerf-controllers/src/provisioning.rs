@@ -66,7 +66,7 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change, cluster: &Cluster) {
             if let Some(pod) = &delta.after
                 && pods::is_provisionable(pod)
             {
-                batcher.trigger(pod.uid().unwrap_or_default());
+                batcher.trigger(pod.uid().to_owned());
             }
         }
         Change::Node(delta) => {
@@ -303,18 +303,18 @@ fn publish_invalid(context: &Context, left_out: &[InvalidPod]) -> BTreeMap<Key, 
 fn tell_failed(context: &Context, key: &Key, reason: &dyn Display) {
     let Some(pod) = pod_object(context, key) else { return };
     let message = format!("Failed to schedule pod, {reason}");
-    let notice = Notice::about(&*pod, Severity::Warning, "FailedScheduling", message);
+    let notice = Notice::of(pod.object_ref(), Severity::Warning, "FailedScheduling", message);
     context.recorder.record(notice.repeat_after(Duration::from_mins(5)));
 }
 
 fn nominate(context: &Context, pod: &kerf_model::Pod, target: &str) {
     let Some(pod) = pod_object(context, &key(pod)) else { return };
     let message = format!("Pod should schedule on: {target}");
-    let notice = Notice::about(&*pod, Severity::Normal, "Nominated", message);
+    let notice = Notice::of(pod.object_ref(), Severity::Normal, "Nominated", message);
     context.recorder.record(notice.sparingly());
 }
 
-fn pod_object(context: &Context, key: &Key) -> Option<Arc<k8s_openapi::api::core::v1::Pod>> {
+fn pod_object(context: &Context, key: &Key) -> Option<Arc<kerf_cluster::Pod>> {
     context.index.read().pods().get(key).cloned()
 }
 

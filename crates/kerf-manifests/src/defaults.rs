@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement,
 };
 use kerf_api::{
-    NodePool,
+    NodePool, ObjectExt,
     conditions::{Conditioned, READY, VALIDATION_SUCCEEDED},
     labels::LabelRules,
     validation::validate_node_pool,
@@ -21,7 +21,7 @@ use kerf_api::{
 use kerf_model::pod::with_limits_as_requests;
 use kube_core::ResourceExt;
 
-use kerf_cluster::{Cluster, pods};
+use kerf_cluster::Cluster;
 
 /// On the storage class that claims get when they name none.
 pub(super) const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -110,8 +110,8 @@ fn awaits_a_verdict(pod: &Pod) -> bool {
     let judged = conditions.into_iter().any(|condition| condition.type_ == "PodScheduled");
     !gates
         && !judged
-        && !pods::is_scheduled(pod)
-        && !pods::is_terminating(pod)
+        && spec.and_then(|spec| spec.node_name.as_deref()).is_none_or(str::is_empty)
+        && !pod.is_deleting()
         && phase.is_none_or(|phase| phase == "Pending")
 }
 
@@ -167,6 +167,7 @@ pub(super) fn namespaces(cluster: &mut Cluster) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kerf_cluster::pods;
     use serde_json::{Value, json};
 
     fn completed(spec: &Value, status: &Value) -> Pod {
@@ -192,7 +193,7 @@ mod tests {
         ];
         for (spec, status, expected) in cases {
             let pod = completed(&spec, &status);
-            assert_eq!(pods::is_provisionable(&pod), expected, "{spec} {status}");
+            assert_eq!(pods::is_provisionable(&pod.into()), expected, "{spec} {status}");
         }
     }
 

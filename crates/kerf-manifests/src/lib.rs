@@ -139,12 +139,6 @@ impl Loader {
     pub fn finish(mut self, rules: &LabelRules, now: Timestamp) -> Loaded {
         let expanded = self.workloads.expand(&mut self.cluster);
         let cluster = &mut self.cluster;
-        let pods: Vec<_> = cluster.pods().values().cloned().collect();
-        for pod in pods {
-            let mut pod = Pod::clone(&pod);
-            defaults::pod(&mut pod);
-            cluster.apply(pod);
-        }
         let judged = cluster.pools().values().filter_map(|pool| defaults::pool(pool, rules, now));
         for pool in judged.collect::<Vec<_>>() {
             cluster.apply(pool);
@@ -202,7 +196,7 @@ impl Loader {
             "PersistentVolume" => load::<PersistentVolume>(cluster, kind, object),
             "StorageClass" => load::<StorageClass>(cluster, kind, object),
             "CSINode" => load::<CSINode>(cluster, kind, object),
-            "Pod" => load_namespaced::<Pod>(cluster, kind, object),
+            "Pod" => load_pod(cluster, kind, object),
             "DaemonSet" => load_namespaced::<DaemonSet>(cluster, kind, object),
             "PodDisruptionBudget" => load_namespaced::<PodDisruptionBudget>(cluster, kind, object),
             "PersistentVolumeClaim" => {
@@ -268,6 +262,13 @@ fn load_namespaced<K: Kind + DeserializeOwned + ResourceExt>(
     object: Value,
 ) -> Result<(), LoadError> {
     cluster.apply(in_a_namespace::<K>(read(kind, object)?));
+    Ok(())
+}
+
+fn load_pod(cluster: &mut Cluster, kind: &str, object: Value) -> Result<(), LoadError> {
+    let mut pod: Pod = in_a_namespace(read(kind, object)?);
+    defaults::pod(&mut pod);
+    cluster.apply(pod);
     Ok(())
 }
 

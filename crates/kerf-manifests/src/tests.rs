@@ -207,7 +207,7 @@ fn pods_of_a_stateful_set_come_with_their_claims() {
     ];
     assert_eq!(claims, expected);
     let pod = cluster.pods().values().next().unwrap();
-    let volumes = pod.spec.as_ref().unwrap().volumes.as_ref().unwrap();
+    let volumes = pod.spec().volumes.as_ref().unwrap();
     let mounted = volumes[0].persistent_volume_claim.as_ref().unwrap();
     assert_eq!(mounted.claim_name, "data-s-0");
 }

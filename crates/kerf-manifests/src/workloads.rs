@@ -18,7 +18,7 @@ use kube_core::{Resource, ResourceExt};
 
 use kerf_cluster::{Cluster, Key, Kind};
 
-use super::LoadError;
+use super::{LoadError, defaults};
 
 /// Kubernetes puts it on the pods of a Deployment; spread constraints tell revisions apart by it.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -93,7 +93,8 @@ impl Workloads {
             for claim in pods.iter().flat_map(|pod| workload.claims_of(pod)) {
                 apply_if_missing(cluster, claim);
             }
-            for pod in pods {
+            for mut pod in pods {
+                defaults::pod(&mut pod);
                 apply_if_missing(cluster, pod);
             }
         }
@@ -102,13 +103,17 @@ impl Workloads {
 
     /// Kind and key of everything that owns something.
     fn owners(&self, cluster: &Cluster) -> BTreeSet<(String, Key)> {
-        let pods = cluster.pods().values().map(|pod| &pod.metadata);
-        let all = pods.chain(self.0.values().map(|workload| &workload.metadata));
-        let mut owners = BTreeSet::new();
-        for metadata in all {
-            let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let pods = cluster.pods().values();
+        let pods = pods.map(|pod| (pod.namespace(), pod.labels().get(TEMPLATE_HASH), pod.owners()));
+        let workloads = self.0.values().map(|workload| {
+            let metadata = &workload.metadata;
             let hash = metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
-            for owner in metadata.owner_references.iter().flatten() {
+            let owners = metadata.owner_references.as_deref().unwrap_or_default();
+            (metadata.namespace.as_deref().unwrap_or_default(), hash, owners)
+        });
+        let mut owners = BTreeSet::new();
+        for (namespace, hash, of_one) in pods.chain(workloads) {
+            for owner in of_one {
                 // A dump need not hold the ReplicaSet that stands between a Deployment and its pods.
                 let deployment = hash.and_then(|hash| owner.name.strip_suffix(&format!("-{hash}")));
                 if let Some(name) = deployment.filter(|_| owner.kind == "ReplicaSet") {
@@ -125,13 +130,13 @@ impl Workloads {
 pub(super) fn add_ephemeral_claims(cluster: &mut Cluster) {
     let pods: Vec<_> = cluster.pods().values().cloned().collect();
     for pod in pods {
-        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
-        for volume in volumes.into_iter().flatten() {
+        for volume in pod.spec().volumes.iter().flatten() {
             let Some(ephemeral) = &volume.ephemeral else { continue };
             let template = ephemeral.volume_claim_template.as_ref();
-            let name = format!("{}-{}", pod.name_any(), volume.name);
+            let name = format!("{}-{}", pod.name(), volume.name);
+            let namespace = Some(pod.namespace().to_owned());
             let spec = template.map(|template| template.spec.clone());
-            apply_if_missing(cluster, claim(name, pod.namespace(), spec.unwrap_or_default()));
+            apply_if_missing(cluster, claim(name, namespace, spec.unwrap_or_default()));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Pods, reduced to what placing them depends on.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as k8s;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::disruption::PodDisruption;
 use crate::labels::{KnownLabels, Labels};
@@ -152,35 +153,75 @@ pub enum PodError {
     NodeAffinity { pod: String, source: UnknownOperator },
 }
 
+/// What is read of a pod, wherever it is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct PodParts<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// Without one, namespace and name stand for it.
+    pub uid: Option<&'a str>,
+    pub created: Option<Timestamp>,
+    pub labels: &'a Labels,
+    pub owners: &'a [OwnerReference],
+    pub spec: &'a k8s::PodSpec,
+    pub node_name: Option<&'a str>,
+    pub phase: Phase,
+    pub deleting: bool,
+    /// What its containers were given and use.
+    pub status: Option<&'a k8s::PodStatus>,
+}
+
+impl<'a> From<&'a k8s::Pod> for PodParts<'a> {
+    fn from(pod: &'a k8s::Pod) -> Self {
+        static NO_LABELS: Labels = Labels::new();
+        static NO_SPEC: LazyLock<k8s::PodSpec> = LazyLock::new(k8s::PodSpec::default);
+        let metadata = &pod.metadata;
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let spec = pod.spec.as_ref().unwrap_or(&NO_SPEC);
+        Self {
+            namespace: metadata.namespace.as_deref().unwrap_or_default(),
+            name: metadata.name.as_deref().unwrap_or_default(),
+            uid: metadata.uid.as_deref(),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            labels: metadata.labels.as_ref().unwrap_or(&NO_LABELS),
+            owners: metadata.owner_references.as_deref().unwrap_or_default(),
+            spec,
+            node_name: spec.node_name.as_deref().filter(|node| !node.is_empty()),
+            phase: phase.and_then(Phase::parse).unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            status: pod.status.as_ref(),
+        }
+    }
+}
+
 impl Pod {
     pub fn from_api(pod: &k8s::Pod, labels: &KnownLabels) -> Result<Self, PodError> {
-        let metadata = &pod.metadata;
-        let namespace = metadata.namespace.clone().unwrap_or_default();
-        let name = metadata.name.clone().unwrap_or_default();
+        Self::from_parts(pod.into(), labels)
+    }
+
+    pub fn from_parts(parts: PodParts<'_>, labels: &KnownLabels) -> Result<Self, PodError> {
+        let PodParts { namespace, name, spec, .. } = parts;
         let key = || format!("{namespace}/{name}");
-        let default_spec = k8s::PodSpec::default();
-        let spec = pod.spec.as_ref().unwrap_or(&default_spec);
-        let requests = requests(spec, pod.status.as_ref())
+        let requests = requests(spec, parts.status)
             .map_err(|source| PodError::Resources { pod: key(), source })?;
-        let pod_labels = metadata.labels.clone().unwrap_or_default();
-        let constraints = Constraints::from_api(spec, &pod_labels, labels)
+        let constraints = Constraints::from_api(spec, parts.labels, labels)
             .map_err(|source| PodError::NodeAffinity { pod: key(), source })?;
         Ok(Self {
-            uid: metadata.uid.clone().unwrap_or_else(key),
-            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
-            labels: pod_labels,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: parts.uid.map_or_else(key, str::to_owned),
+            created: parts.created,
+            labels: parts.labels.clone(),
             requests,
             constraints: Arc::new(constraints),
-            volumes: volumes(spec, &name),
-            owners: metadata.owner_references.iter().flatten().map(Owner::from).collect(),
-            node_name: spec.node_name.clone().filter(|node| !node.is_empty()),
-            phase: Phase::parse(pod.status.as_ref().and_then(|status| status.phase.as_deref())),
-            deleting: metadata.deletion_timestamp.is_some(),
+            volumes: volumes(spec, name),
+            owners: parts.owners.iter().map(Owner::from).collect(),
+            node_name: parts.node_name.map(str::to_owned),
+            phase: parts.phase,
+            deleting: parts.deleting,
             claims_devices: claims_devices(spec),
             buffer: None,
             disruption: PodDisruption::default(),
-            namespace,
-            name,
         })
     }
 
@@ -440,8 +481,8 @@ fn claims_devices(spec: &k8s::PodSpec) -> bool {
             .any(|claims| !claims.is_empty())
 }
 
-impl From<&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> for Owner {
-    fn from(owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference) -> Self {
+impl From<&OwnerReference> for Owner {
+    fn from(owner: &OwnerReference) -> Self {
         Self {
             api_version: owner.api_version.clone(),
             kind: owner.kind.clone(),
@@ -453,13 +494,19 @@ impl From<&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference> for O
 }
 
 impl Phase {
-    fn parse(text: Option<&str>) -> Self {
-        match text {
-            Some("Running") => Self::Running,
-            Some("Succeeded") => Self::Succeeded,
-            Some("Failed") => Self::Failed,
-            Some("Unknown") => Self::Unknown,
-            _ => Self::Pending,
+    /// `None`: Kubernetes has no phase of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        let all = [Self::Pending, Self::Running, Self::Succeeded, Self::Failed, Self::Unknown];
+        all.into_iter().find(|phase| phase.as_str() == text)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
         }
     }
 }

@@ -19,7 +19,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, Resource,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use tokio::sync::Notify;
@@ -78,12 +78,23 @@ impl Notice {
     where
         K: Resource<DynamicType = ()>,
     {
+        Self::of(object.object_ref(&()), severity, reason, message)
+    }
+
+    /// The same about an object that is known by its reference.
+    pub fn of(
+        about: ObjectReference,
+        severity: Severity,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+    ) -> Self {
+        let uid = about.uid.clone().filter(|uid| !uid.is_empty());
         Self {
-            about: object.object_ref(&()),
+            same_if: vec![uid.or_else(|| about.name.clone()).unwrap_or_default()],
+            about,
             severity,
             reason: reason.into(),
             message,
-            same_if: vec![object.uid().unwrap_or_else(|| object.name_any())],
             repeat_after: REPEAT_AFTER,
             sparingly: false,
         }

@@ -32,11 +32,10 @@ use kerf_api::{
     conditions::{Conditioned, READY},
     labels,
 };
-use kerf_cluster::pods;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::{World, build, world::Kind};
+use crate::{World, build, pods, world::Kind};
 
 /// A pool that is ready for pods.
 pub(crate) async fn with_pool(world: &World, changes: &serde_json::Value) -> NodePool {

@@ -9,6 +9,7 @@ pub mod chapters;
 pub mod clouds;
 pub mod contender;
 pub mod example_provider;
+pub(crate) mod pods;
 pub mod rights;
 mod scope;
 pub mod series;

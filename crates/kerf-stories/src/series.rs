@@ -7,7 +7,8 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kerf_api::{NodeClaim, NodePool, ObjectExt, conditions::Conditioned};
-use kerf_cluster::pods;
+
+use crate::pods;
 
 /// One family of the text: its samples, and the bytes they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +118,7 @@ impl Objects {
 
     fn by_node(&self) -> BTreeMap<&str, Vec<&Pod>> {
         let mut on = BTreeMap::<&str, Vec<&Pod>>::new();
-        for pod in self.pods.iter().filter(|pod| !pods::is_terminal(pod)) {
+        for pod in self.pods.iter().filter(|pod| !pods::has_ended(pod)) {
             on.entry(pods::node_name(pod).unwrap_or_default()).or_default().push(pod);
         }
         on
@@ -125,7 +126,7 @@ impl Objects {
 }
 
 fn daemons<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
-    pods.iter().copied().filter(|pod| pods::is_owned_by_daemon_set(pod)).collect()
+    pods.iter().copied().filter(|pod| pods::is_daemon(pod)).collect()
 }
 
 fn allocatable(node: &Node) -> Amounts<'_> {
@@ -159,5 +160,5 @@ fn has_started(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let is_ready = |it: &&k8s_openapi::api::core::v1::PodCondition| it.type_ == "Ready";
     let ready = conditions.into_iter().flatten().find(is_ready);
-    ready.is_some_and(|ready| ready.status == "True") || pods::is_terminal(pod)
+    ready.is_some_and(|ready| ready.status == "True") || pods::has_ended(pod)
 }

@@ -7,8 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kerf_cluster::{Change, Delta, Key, pods};
+use kerf_cluster::{Change, Delta, Key, Pod, pod::Status, pods};
 use kerf_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -140,7 +139,7 @@ impl PodTimes {
         let Some(known) = seen.get_mut(&delta.key) else { return };
         known.bound = pods::is_scheduled(pod);
         let known = *known;
-        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let created = pod.created();
         if became(delta, pods::is_scheduled) {
             let binding = Binding::of(known.asks_for_devices);
             observe(&self.bound.get_or_create(&binding), created, now);
@@ -185,7 +184,7 @@ impl PodTimes {
 
 /// By its own list of resource claims, which Karpenter's label is about.
 pub(crate) fn asks_for_devices(pod: &Pod) -> bool {
-    let claims = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_ref());
+    let claims = pod.spec().resource_claims.as_ref();
     claims.is_some_and(|claims| !claims.is_empty())
 }
 
@@ -194,8 +193,7 @@ fn became(delta: &Delta<Pod>, is: fn(&Pod) -> bool) -> bool {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+    pod.ready().is_some_and(|ready| ready.status == Status::True)
 }
 
 fn observe(histogram: &Histogram, since: Option<Timestamp>, now: Timestamp) {

@@ -12,13 +12,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1 as core;
 use kerf_api::annotations::{DELETION_COST_MANAGED, POD_DELETION_COST};
-use kerf_cluster::{Change, Cluster, Key, snapshot::Inputs};
+use kerf_cluster::{Change, Cluster, Key, Pod, snapshot::Inputs};
 use kerf_disruption::deletion_cost::{Wish, rank};
 use kerf_runtime::{Outcome, Queue, Workers, compute};
 use kube::{
-    Api, ResourceExt,
+    Api,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
@@ -143,9 +143,9 @@ impl DeletionCosts {
             let pods = cluster.pods().values();
             let marked = pods.filter(|pod| pod.annotations().contains_key(DELETION_COST_MANAGED));
             let nothing = |pod: &Arc<Pod>| Wish {
-                namespace: pod.namespace().unwrap_or_default(),
-                name: pod.name_any(),
-                uid: pod.uid().unwrap_or_default(),
+                namespace: pod.namespace().to_owned(),
+                name: pod.name().to_owned(),
+                uid: pod.uid().to_owned(),
                 cost: None,
             };
             marked.map(nothing).collect()
@@ -202,7 +202,7 @@ async fn write(context: &Context, key: &Key, wish: &Wish) -> Result<Option<Writt
     let Some(pod) = context.index.read().pods().get(key).cloned() else {
         return Ok(Some(Written::NotFound));
     };
-    if pod.metadata.uid.as_ref() != Some(&wish.uid) {
+    if pod.uid() != wish.uid {
         return Ok(None);
     }
     let annotations = match change(&pod, wish.cost) {
@@ -211,9 +211,9 @@ async fn write(context: &Context, key: &Key, wish: &Wish) -> Result<Option<Writt
     };
     // The index does not have all annotations of a pod, so only these two are named.
     let patch = json!({"metadata": {
-        "resourceVersion": pod.metadata.resource_version, "annotations": annotations,
+        "resourceVersion": pod.resource_version(), "annotations": annotations,
     }});
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &wish.namespace);
+    let api: Api<core::Pod> = Api::namespaced(context.client.clone(), &wish.namespace);
     let sent = api.patch(&wish.name, &PatchParams::default(), &Patch::Merge(patch)).await;
     match sent {
         Ok(pod) => {
@@ -246,17 +246,18 @@ fn change(pod: &Pod, cost: Option<i32>) -> Result<Value, Written> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::ResourceExt;
 
     #[test]
     fn only_what_kerf_has_written_is_overwritten_or_taken_away() {
         let pod = |present: Option<&str>, mark: Option<&str>| -> Pod {
-            let mut pod = Pod::default();
+            let mut pod = core::Pod::default();
             for (key, value) in [(POD_DELETION_COST, present), (DELETION_COST_MANAGED, mark)] {
                 if let Some(value) = value {
                     pod.annotations_mut().insert(key.to_owned(), value.to_owned());
                 }
             }
-            pod
+            pod.into()
         };
         let both = |cost: Value| Ok(json!({POD_DELETION_COST: cost, DELETION_COST_MANAGED: cost}));
         for (present, mark, cost, expected) in [

@@ -2,11 +2,9 @@
 //! does, or that it never did.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kerf_api::annotations::DO_NOT_DISRUPT;
-use kerf_cluster::{Cluster, do_not_disrupt::Protection, pods};
+use kerf_cluster::{Cluster, Pod, do_not_disrupt::Protection, pods};
 use kerf_runtime::events::{Notice, Severity};
-use kube::ResourceExt;
 
 use crate::context::Context;
 
@@ -30,8 +28,8 @@ fn is_on_our_node(cluster: &Cluster, pod: &Pod) -> bool {
 }
 
 fn notice(pod: &Pod, now: Timestamp) -> Option<Notice> {
-    let uid = pod.uid().unwrap_or_default();
-    let about = |severity, reason, message| Notice::about(pod, severity, reason, message);
+    let uid = pod.uid().to_owned();
+    let about = |severity, reason, message| Notice::of(pod.object_ref(), severity, reason, message);
     Some(match Protection::of(pod, now) {
         Protection::None | Protection::Always => return None,
         Protection::Until(until) => {

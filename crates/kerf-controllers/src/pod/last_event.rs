@@ -10,9 +10,9 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kerf_api::{NodeClaim, NodeExt};
-use kerf_cluster::{Change, Cluster, Delta, pods};
+use kerf_cluster::{Change, Cluster, Delta, Pod, pods};
 use kerf_runtime::{Clock, Lock, Outcome, Queue, Workers};
 use kube::ResourceExt;
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1 as k8s;
 use rustc_hash::FxHashSet;
 
-use super::{Constraints, Pod, PodError};
+use super::{Constraints, Pod, PodError, PodParts};
 use crate::default_spread::{DefaultConstraint, Workloads, add_default_spread};
 use crate::labels::KnownLabels;
 
@@ -36,8 +35,8 @@ impl<'a> PodReader<'a> {
         self
     }
 
-    pub fn read(&mut self, pod: &k8s::Pod) -> Result<Pod, PodError> {
-        let mut pod = Pod::from_api(pod, self.labels)?;
+    pub fn read<'p>(&mut self, pod: impl Into<PodParts<'p>>) -> Result<Pod, PodError> {
+        let mut pod = Pod::from_parts(pod.into(), self.labels)?;
         add_default_spread(&mut pod, &self.default_spread, &self.workloads);
         match self.constraints.get(&pod.constraints) {
             Some(known) => pod.constraints = Arc::clone(known),

@@ -10,12 +10,11 @@ use kerf_api::{
     CapacityBuffer, NodeClaim,
     capacity_buffer::{LIMITED_BY_QUOTAS, PROVISIONING, READY_FOR_PROVISIONING},
 };
-use kerf_cluster::pods;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{all_run, no_node, on_eight_cpus, told, with_pool};
-use crate::{World, build};
+use crate::{World, build, pods};
 
 pub async fn a_scale_up_into_a_buffer_needs_no_new_node_and_the_room_is_refilled(world: World) {
     with_pool(&world, &json!({})).await;

@@ -11,12 +11,11 @@ use kerf_api::{
     annotations::{DELETION_COST_MANAGED, DO_NOT_DISRUPT, POD_DELETION_COST},
     labels,
 };
-use kerf_cluster::pods;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{all_run, counted, with_pool};
-use crate::{World, build};
+use crate::{World, build, pods};
 
 const WRITES: &str = "karpenter_pod_deletion_cost_pod_annotation_writes_total";
 const EVICTIONS: &str = "karpenter_pods_eviction_requests_total";

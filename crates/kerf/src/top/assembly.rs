@@ -12,6 +12,7 @@ use kerf_disruption::{
 use kerf_model::{
     Node, Snapshot,
     labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE},
+    pod::Phase,
     resources::{CPU, MEMORY},
 };
 use kerf_view::{Fate, Fill, NodeRow, View};
@@ -115,12 +116,10 @@ fn created(cluster: &Cluster, node: &str) -> Option<Timestamp> {
 }
 
 fn pending(cluster: &Cluster) -> usize {
-    let waits = |pod: &k8s_openapi::api::core::v1::Pod| {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        node.is_none_or(str::is_empty)
-            && phase.is_none_or(|phase| phase == "Pending")
-            && pod.metadata.deletion_timestamp.is_none()
+    let waits = |pod: &kerf_cluster::Pod| {
+        pod.node_name().is_none()
+            && pod.phase().unwrap_or_default() == Phase::Pending
+            && pod.deletion().is_none()
     };
     cluster.pods().values().filter(|pod| waits(pod)).count()
 }

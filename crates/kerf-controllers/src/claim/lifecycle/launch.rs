@@ -193,7 +193,7 @@ fn tell_pods(context: &Context, claim: &NodeClaim, reason: &'static str, error: 
     let promised = context.promises.of(&name);
     let promised = promised.iter().filter_map(|pod| cluster.pods().get(pod));
     for pod in promised.filter(|pod| !pods::is_scheduled(pod) && pods::is_active(pod)) {
-        let notice = Notice::about(&**pod, Severity::Warning, reason, message.clone());
+        let notice = Notice::of(pod.object_ref(), Severity::Warning, reason, message.clone());
         context.recorder.record(notice.sparingly());
     }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
-use kerf_cluster::pods;
+use k8s_openapi::api::core::v1::{Node, PodSpec};
+use kerf_cluster::{Pod, pods};
 use kerf_model::Resources;
 use kube::ResourceExt;
 
@@ -156,9 +156,8 @@ impl Usage {
     fn of<'a>(on_node: impl Iterator<Item = &'a Arc<Pod>>) -> Self {
         let mut usage = Self::default();
         for pod in on_node {
-            let Some(spec) = &pod.spec else { continue };
-            let requests = kerf_model::pod::requests(spec, pod.status.as_ref()).unwrap_or_default();
-            let limits = limits(spec);
+            let requests = pod.requests().unwrap_or_default();
+            let limits = limits(pod.spec());
             if pods::is_owned_by_daemon_set(pod) {
                 usage.daemon_requests.add(&requests);
                 usage.daemon_limits.add(&limits);

@@ -3,12 +3,12 @@
 use std::{iter, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kerf_api::labels;
-use kerf_cluster::{Cluster, pods};
+use kerf_cluster::{Cluster, Pod};
+use kerf_model::pod::Phase;
 use kube::ResourceExt;
 
-use super::{Series, age, seconds};
+use super::{Series, seconds};
 use crate::{context::Context, metrics::pods::Waiting, transitions::Labels};
 
 /// How many pods are looked at before the index is left to the watches again, and how many are held as text at a time.
@@ -90,11 +90,10 @@ fn of_waiting(context: &Context) -> impl Iterator<Item = Waiting> {
 
 impl OfPod {
     fn of(self, cluster: &Cluster, pod: &Pod, now: Timestamp) -> Option<(Labels, f64)> {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let waits = phase == Some("Pending");
-        let is_bound = pods::node_name(pod).is_some_and(|name| !name.is_empty());
-        let own = || own(pod.name_any(), pod.namespace().unwrap_or_default());
-        let age = || age(pod.metadata.creation_timestamp.as_ref(), now);
+        let waits = pod.phase() == Some(Phase::Pending);
+        let is_bound = pod.node_name().is_some();
+        let own = || own(pod.name().to_owned(), pod.namespace().to_owned());
+        let age = || pod.created().map_or(0.0, |created| seconds(created, now));
         match self {
             Self::State => Some((state_of(cluster, pod, own()), 1.0)),
             Self::Unstarted => waits.then(|| (own(), age())),
@@ -136,12 +135,10 @@ fn own(name: String, namespace: String) -> Labels {
 
 /// Where a pod is, and what it is doing there.
 fn state_of(cluster: &Cluster, pod: &Pod, own: Labels) -> Labels {
-    let node_name = pods::node_name(pod).unwrap_or_default();
+    let node_name = pod.node_name().unwrap_or_default();
     let node = cluster.nodes().named(node_name);
     let label = |key: &str| node.and_then(|node| node.labels().get(key)).cloned();
-    let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = conditions.into_iter().flatten().find(|one| one.type_ == "Ready");
+    let phase = pod.phase().map_or("", Phase::as_str);
     let managed = label(labels::NODE_POOL).is_some();
     let mut all = own;
     all.extend(
@@ -154,8 +151,11 @@ fn state_of(cluster: &Cluster, pod: &Pod, own: Labels) -> Labels {
             ("arch", label(labels::ARCH).unwrap_or_default()),
             ("capacity_type", label(labels::CAPACITY_TYPE).unwrap_or_default()),
             ("instance_type", label(labels::INSTANCE_TYPE).unwrap_or_default()),
-            ("phase", phase),
-            ("ready", ready.map(|ready| ready.status.to_lowercase()).unwrap_or_default()),
+            ("phase", phase.to_owned()),
+            (
+                "ready",
+                pod.ready().map(|ready| ready.status.as_str().to_lowercase()).unwrap_or_default(),
+            ),
             ("managed", managed.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
@@ -164,8 +164,8 @@ fn state_of(cluster: &Cluster, pod: &Pod, own: Labels) -> Labels {
 }
 
 fn owner(pod: &Pod) -> String {
-    let Some(owner) = pod.owner_references().first() else { return String::new() };
-    let namespace = pod.namespace().unwrap_or_default();
+    let Some(owner) = pod.owners().first() else { return String::new() };
+    let namespace = pod.namespace();
     let kind = owner.kind.to_lowercase();
     format!("/apis/{}/namespaces/{namespace}/{kind}s/{}", owner.api_version, owner.name)
 }

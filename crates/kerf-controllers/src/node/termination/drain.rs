@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kerf_cluster::pods;
+use k8s_openapi::api::core::v1::Node;
+use kerf_cluster::{Pod, pods};
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
 
@@ -59,7 +59,7 @@ fn next(waiting: &[Arc<Pod>], deadline: Option<Timestamp>, now: Timestamp) -> Ve
 }
 
 fn tier(pod: &Pod) -> Tier {
-    let class = pod.spec.as_ref().and_then(|spec| spec.priority_class_name.as_deref());
+    let class = pod.spec().priority_class_name.as_deref();
     let critical = matches!(class, Some("system-cluster-critical" | "system-node-critical"));
     match (critical, pods::is_owned_by_daemon_set(pod)) {
         (false, false) => Tier::Workload,
@@ -72,16 +72,25 @@ fn tier(pod: &Pod) -> Tier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     fn pod(name: &str, critical: bool, daemon: bool, grace: i64) -> Arc<Pod> {
+        with_deletion(name, critical, daemon, grace, None)
+    }
+
+    fn with_deletion(
+        name: &str,
+        critical: bool,
+        daemon: bool,
+        grace: i64,
+        deleted: Option<&str>,
+    ) -> Arc<Pod> {
         let owners = daemon.then(
             || json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]),
         );
         Arc::new(
             serde_json::from_value(json!({
-                "metadata": {"name": name, "ownerReferences": owners},
+                "metadata": {"name": name, "ownerReferences": owners, "deletionTimestamp": deleted},
                 "spec": {
                     "containers": [], "terminationGracePeriodSeconds": grace,
                     "priorityClassName": critical.then_some("system-node-critical"),
@@ -92,7 +101,7 @@ mod tests {
     }
 
     fn names(pods: Vec<&Arc<Pod>>) -> Vec<String> {
-        pods.into_iter().map(|pod| pod.name_any()).collect()
+        pods.into_iter().map(|pod| pod.name().to_owned()).collect()
     }
 
     #[test]
@@ -109,16 +118,14 @@ mod tests {
         {
             let next = names(next(&waiting, None, now));
             assert_eq!(next, expected);
-            waiting.retain(|pod| !next.contains(&pod.name_any()));
+            waiting.retain(|pod| !next.iter().any(|name| name == pod.name()));
         }
         assert!(next(&waiting, None, now).is_empty());
     }
 
     #[test]
     fn a_tier_waits_until_the_one_before_it_is_gone_and_not_only_going() {
-        let mut going = pod("going", false, false, 30);
-        Arc::make_mut(&mut going).metadata.deletion_timestamp =
-            Some(Time(Timestamp::from_second(30).unwrap()));
+        let going = with_deletion("going", false, false, 30, Some("1970-01-01T00:00:30Z"));
         let waiting = [pod("critical", true, false, 30), going];
         assert_eq!(names(next(&waiting, None, Timestamp::UNIX_EPOCH)), ["going"]);
     }

@@ -10,12 +10,12 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
-    core::v1::{Node, Pod},
+    core::v1::{self as core, Node},
     policy::v1::Eviction,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, DeleteOptions, ObjectMeta};
 use kerf_api::conditions::{Conditioned, DISRUPTION_REASON};
-use kerf_cluster::{Key, pods};
+use kerf_cluster::{Key, Pod, pods};
 use kerf_runtime::{
     Outcome, Queue, Workers,
     events::{Notice, Severity},
@@ -63,9 +63,9 @@ impl Evictions {
     /// Adds a pod. A deadline that was given before is never loosened.
     pub(crate) fn add(&self, pod: &Pod, deadline: Option<Timestamp>) {
         let id = PodId {
-            namespace: pod.namespace().unwrap_or_default(),
-            name: pod.name_any(),
-            uid: pod.uid().unwrap_or_default(),
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
         };
         let mut deadlines = self.lock();
         let Some(known) = deadlines.get_mut(&id) else {
@@ -105,7 +105,7 @@ impl Evictions {
         let deadline = self.lock().get(id).copied().flatten();
         let key = Key::namespaced(&id.namespace, &id.name);
         let found = context.index.read().pods().get(&key).cloned();
-        let Some(pod) = found.filter(|pod| pod.uid().as_ref() == Some(&id.uid)) else {
+        let Some(pod) = found.filter(|pod| pod.uid() == id.uid) else {
             return Ok(Outcome::Done);
         };
         let now = context.now();
@@ -127,7 +127,7 @@ impl Evictions {
 }
 
 async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
+    let api: Api<core::Pod> = Api::namespaced(context.client.clone(), &id.namespace);
     let (params, eviction) = (PostParams::default(), eviction(id));
     let answer: kube::Result<Status> =
         api.create_subresource("eviction", &id.name, &params, &eviction).await;
@@ -142,7 +142,7 @@ async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
             let reason = reason(context, pod);
             context.metrics.pod_drained(&reason);
             let message = format!("Evicted pod: {reason}");
-            let notice = Notice::about(pod, Severity::Normal, "Evicted", message);
+            let notice = Notice::of(pod.object_ref(), Severity::Normal, "Evicted", message);
             context.recorder.record(notice);
             return Ok(Outcome::Done);
         }
@@ -171,13 +171,14 @@ async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
 /// Deletes a pod past its budget and its annotation, with what is left of its grace period.
 async fn force(context: &Context, id: &PodId, pod: &Pod, deadline: Timestamp) -> Result<Outcome> {
     let grace = seconds_left(deadline, context.now());
-    let wanted = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let wanted = pod.spec().termination_grace_period_seconds;
     let message = format!(
         "Deleting the pod to accommodate the terminationTime {deadline} of the node. The pod was granted {grace} seconds of grace-period of its {} terminationGracePeriodSeconds. This bypasses the PDB of the pod and the do-not-disrupt annotation.",
         wanted.unwrap_or_default()
     );
-    context.recorder.record(Notice::about(pod, Severity::Normal, "Disrupted", message));
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &id.namespace);
+    let notice = Notice::of(pod.object_ref(), Severity::Normal, "Disrupted", message);
+    context.recorder.record(notice);
+    let api: Api<core::Pod> = Api::namespaced(context.client.clone(), &id.namespace);
     match api.delete(&id.name, &only_this(id).grace_period(grace)).await {
         Ok(_) => {
             context.metrics.pod_drained(&reason(context, pod));
@@ -198,10 +199,10 @@ fn seconds_left(deadline: Timestamp, now: Timestamp) -> u32 {
 /// Whether the pod must be deleted now, because its own grace period would end after the node's time is up.
 pub(super) fn needs_force(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> bool {
     let Some(deadline) = deadline else { return false };
-    if let Some(deleted) = &pod.metadata.deletion_timestamp {
-        return deleted.0 > deadline;
+    if let Some(deletion) = pod.deletion() {
+        return deletion.at > deadline;
     }
-    let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let grace = pod.spec().termination_grace_period_seconds;
     grace.is_some_and(|grace| {
         let latest = deadline.checked_sub(SignedDuration::from_secs(grace));
         now > latest.unwrap_or(Timestamp::MIN)

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that decide; one that does not exist yet is passed over.
-const PURE: [&str; 6] = [
+const PURE: [&str; 7] = [
     "kerf-model",
+    "kerf-devices",
     "kerf-scheduler",
     "kerf-disruption",
     "kerf-aws-api",

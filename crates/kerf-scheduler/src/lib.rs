@@ -106,7 +106,7 @@ pub fn schedule_cheaply(snapshot: &Snapshot, options: &Options) -> Plan {
 }
 
 /// Whether more pods have a place or it costs less, and not at the price of nodes that hardly save anything.
-fn is_better(packed: &Plan, plan: &Plan) -> bool {
+pub(crate) fn is_better(packed: &Plan, plan: &Plan) -> bool {
     let homeless = |plan: &Plan| (plan.failures.len(), plan.buffers.failures.len());
     let with_nodes =
         |plan: &Plan| plan.price().as_f64() + packing::PER_MACHINE * plan.claims.len() as f64;

@@ -50,12 +50,26 @@ impl<'s> Prober<'s> {
     /// would end up on a node that is not initialised are listed as failures as well: it is not known whether that
     /// node will come to life. And pods that were pending before and stay so get no reason.
     pub fn probe(&self, leaving: &[Leaving<'_>], stop: &Stop) -> Plan {
+        self.ask(leaving, |engine, leaving| engine.run_without(leaving, stop))
+    }
+
+    /// The same with a search for cheaper machines that costs so much work, as [`crate::schedule_cheaply`] makes it: the plan is
+    /// never dearer than that of [`Self::probe`].
+    pub fn probe_packed(&self, leaving: &[Leaving<'_>], budget: u64) -> Plan {
+        self.ask(leaving, |engine, leaving| engine.run_without_packed(leaving, budget))
+    }
+
+    fn ask(
+        &self,
+        leaving: &[Leaving<'_>],
+        question: impl FnOnce(&mut Engine<'s>, &[Leaving<'_>]) -> Plan,
+    ) -> Plan {
         let nodes = &self.base.snapshot.nodes;
         let leaving: Vec<_> =
             leaving.iter().filter(|one| !nodes[one.node].deleting).copied().collect();
         let idle = self.idle().pop();
         let mut engine = idle.unwrap_or_else(|| self.base.clone());
-        let plan = engine.run_without(&leaving, stop);
+        let plan = question(&mut engine, &leaving);
         self.idle().push(engine);
         plan
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::class::ClassId;
+use crate::is_better;
 use crate::plan::Plan;
 use crate::probe::{Leaving, Stop};
 use crate::refusal::Refusal;
@@ -11,6 +12,32 @@ use crate::refusal::Refusal;
 impl Engine<'_> {
     /// Everything that this changes is put back, except what is only remembered.
     pub(crate) fn run_without(&mut self, leaving: &[Leaving<'_>], stop: &Stop) -> Plan {
+        self.run_without_and(leaving, stop, |_, plan| plan)
+    }
+
+    /// The same, and where it is cheaper with other machines for the pods that need new ones: those are looked for with so much
+    /// work (`packing.rs`).
+    pub(crate) fn run_without_packed(&mut self, leaving: &[Leaving<'_>], budget: u64) -> Plan {
+        let whole = Stop::default();
+        let (plan, guide) = self.run_without_and(leaving, &whole, |engine, plan| {
+            let guide = if plan.claims.is_empty() { None } else { engine.guide(budget) };
+            (plan, guide)
+        });
+        let Some(guide) = guide else { return plan };
+        self.guide = Some(Arc::new(guide));
+        let packed = self.run_without(leaving, &whole);
+        self.guide = None;
+        self.proposed_claims.clear();
+        if is_better(&packed, &plan) { packed } else { plan }
+    }
+
+    /// `look` sees the engine as it is at the end of the run.
+    fn run_without_and<R>(
+        &mut self,
+        leaving: &[Leaving<'_>],
+        stop: &Stop,
+        look: impl FnOnce(&mut Self, Plan) -> R,
+    ) -> R {
         let snapshot = self.snapshot;
         // Classes come first: the groups that they make count all pods before a node is taken out.
         let mut classes: Vec<Result<ClassId, Refusal>> = Vec::new();
@@ -38,6 +65,7 @@ impl Engine<'_> {
             self.leave(self.leaving[at]);
         }
         let plan = self.run(&classes);
+        let seen = look(self, plan);
         self.topology.restore();
         self.existing.restore();
         self.limits = limits;
@@ -47,7 +75,7 @@ impl Engine<'_> {
         self.leaving.clear();
         self.left_behind.clear();
         self.run_number += 1;
-        plan
+        seen
     }
 
     fn leave(&mut self, index: usize) {

@@ -159,6 +159,39 @@ fn a_probe_is_a_plan_without_the_nodes() {
     );
 }
 
+/// What is found for other machines keeps every rule, costs no more, and does not depend on what was asked before.
+#[test]
+fn a_packed_probe_is_a_cheaper_plan_without_the_nodes() {
+    let (mut cheaper, mut several) = (0, 0);
+    for seed in seeds().step_by(4) {
+        let snapshot = busy_snapshot(seed);
+        let mut dice = Dice(seed ^ 0xFACE);
+        let options = options(seed);
+        let prober = Prober::new(&snapshot, &options);
+        for _ in 0..4 {
+            let question = question(&snapshot, &mut dice);
+            let leaving: Vec<_> = question
+                .iter()
+                .map(|(node, pods)| Leaving { node: *node, pods, frees: None })
+                .collect();
+            let plain = prober.probe(&leaving, &Stop::default());
+            let packed = prober.probe_packed(&leaving, 200_000);
+            let fresh = Prober::new(&snapshot, &options).probe_packed(&leaving, 200_000);
+            assert_eq!(printed(&packed), printed(&fresh), "seed {seed}, without {question:?}");
+            let again = prober.probe(&leaving, &Stop::default());
+            assert_eq!(printed(&again), printed(&plain), "seed {seed}, without {question:?}");
+            assert!(packed.failures.len() <= plain.failures.len(), "seed {seed}");
+            assert!(
+                packed.failures.len() < plain.failures.len() || packed.price() <= plain.price(),
+                "seed {seed}, without {question:?}"
+            );
+            cheaper += usize::from(packed.price() < plain.price());
+            several += usize::from(packed.claims.len() > 1);
+        }
+    }
+    assert!(cheaper > 0 && several > 0, "{cheaper} {several}");
+}
+
 /// Some nodes that stay, if need be by themselves, and some of their pods.
 fn question(snapshot: &Snapshot, dice: &mut Dice) -> Vec<(usize, Vec<usize>)> {
     (0..snapshot.nodes.len())

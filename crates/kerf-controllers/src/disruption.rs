@@ -276,6 +276,7 @@ impl Settings {
         };
         kerf_disruption::Settings {
             scheduling: Options { reserved, ..self.scheduling() },
+            many_to_many: self.many_to_many,
             spot_to_spot: self.gates.spot_to_spot_consolidation,
             static_capacity: self.gates.static_capacity,
             terminate_first_drift: self.gates.terminate_first_drift,

@@ -45,6 +45,8 @@ pub struct Settings {
     pub min_values_policy: MinValuesPolicy,
     /// Whether to look for cheaper machines than the first plan has.
     pub packing: bool,
+    /// Whether consolidation may replace nodes by several others.
+    pub many_to_many: bool,
     pub gates: FeatureGates,
     /// Put on pods that declare no spread constraints of their own. They carry no selector: it is
     /// deduced for each pod.
@@ -71,6 +73,7 @@ impl Default for Settings {
             preference_policy: PreferencePolicy::Respect,
             min_values_policy: MinValuesPolicy::Strict,
             packing: false,
+            many_to_many: false,
             gates: FeatureGates::default(),
             default_spread: Vec::new(),
             churn: ChurnControls::default(),

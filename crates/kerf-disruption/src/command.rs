@@ -38,6 +38,7 @@ pub enum Method {
     Drift,
     MultiNode,
     SingleNode,
+    ManyToMany,
 }
 
 /// What a command does, as metrics and events name it.
@@ -91,13 +92,14 @@ pub struct Promise {
 }
 
 impl Method {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Repair,
         Self::Emptiness,
         Self::StaticDrift,
         Self::Drift,
         Self::MultiNode,
         Self::SingleNode,
+        Self::ManyToMany,
     ];
 
     pub fn reason(self) -> DisruptionReason {

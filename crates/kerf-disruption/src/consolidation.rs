@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use kerf_api::DisruptionReason;
-use kerf_model::{Node, Price, Snapshot};
-use kerf_scheduler::Placement;
+use kerf_model::{Node, Pod, Price, Snapshot};
+use kerf_scheduler::{Placement, PlannedClaim};
 
 use crate::{
     balanced::NodePoolTotals,
@@ -13,7 +13,7 @@ use crate::{
     command::{Candidate, Command, Method, Replacement},
     controls::{Bound, Stakes},
     pass::Look,
-    replacement::purchase,
+    replacement::{charge, purchase, purchase_several},
     setback,
     settings::Settings,
     simulation::{Outcome, Simulation},
@@ -178,6 +178,82 @@ impl<'e> Consolidation<'e> {
             command.promise = Some(purchase.promise);
         }
         Ok(command)
+    }
+
+    /// The move that takes these nodes away, with as many new ones as are cheapest. `work` bounds the search for those.
+    pub(crate) fn repack(
+        &self,
+        candidates: &[&Candidate],
+        method: Method,
+        work: u64,
+    ) -> Result<Command, Blocked> {
+        let outcome = self.simulation.repacked(candidates, work)?;
+        match outcome.claims.len() {
+            0 | 1 => self.decide(candidates, &outcome, method),
+            _ => self.decide_several(candidates, &outcome, method),
+        }
+    }
+
+    fn decide_several(
+        &self,
+        candidates: &[&Candidate],
+        outcome: &Outcome,
+        method: Method,
+    ) -> Result<Command, Blocked> {
+        // Machines for pods that wait are the provisioner's business.
+        let moves =
+            |pod: &Pod| candidates.iter().any(|one| pod.node_name.as_ref() == Some(&one.node.name));
+        let for_others = |claim: &PlannedClaim| {
+            !claim.pods.is_empty() && !claim.pods.iter().any(|pod| moves(pod))
+        };
+        if outcome.claims.iter().any(for_others) {
+            return Err(Blocked::MultipleReplacements { at_least: outcome.claims.len() });
+        }
+        let pools = &self.snapshot.pools;
+        let stakes = Stakes::of(candidates.iter().copied(), pools);
+        let buy = |at_most| {
+            let labels = &self.snapshot.labels;
+            let spot_to_spot = self.settings.spot_to_spot;
+            purchase_several(candidates, &stakes, &outcome.claims, at_most, labels, spot_to_spot)
+        };
+        // Judged as if the machines cost so much more.
+        let charge = charge(candidates.len(), outcome.claims.len());
+        let mut bought = buy(stakes.at_most() - charge)?;
+        let savings = stakes.price() - bought.price() - charge;
+        let verdict = self.totals.weigh(candidates, savings, pools);
+        verdict.result()?;
+        candidates.iter().try_for_each(|candidate| self.set_back(candidate))?;
+        // As with one replacement: nothing else is asked for where that leaves enough to choose from.
+        let sure = stakes.price() - verdict.required - charge;
+        if sure < bought.promise.at_most {
+            match buy(sure) {
+                Ok(narrower) => bought = narrower,
+                Err(_) => bought.promise.at_most = sure,
+            }
+        }
+        let savings = stakes.price() - bought.price();
+        let verdict = self.totals.weigh(candidates, savings - charge, pools);
+        verdict.result()?;
+        let nodes = candidates.iter().map(|candidate| (*candidate).clone()).collect();
+        Ok(Command {
+            placements: outcome.placements.clone(),
+            scores: verdict.scores,
+            savings: Some(savings),
+            promise: Some(bought.promise),
+            replacements: bought.claims.into_iter().map(Replacement::Planned).collect(),
+            ..Command::removal(method, nodes)
+        })
+    }
+
+    /// What of the command's savings is more than has to be saved for its evictions.
+    pub(crate) fn gain(&self, command: &Command) -> Price {
+        let pools = &self.snapshot.pools;
+        let candidates: Vec<_> = command.candidates.iter().collect();
+        let savings = command.savings.unwrap_or_default();
+        let by_threshold = Stakes::of(candidates.iter().copied(), pools).required();
+        let by_score = self.totals.weigh(&candidates, savings, pools).required;
+        let charge = charge(candidates.len(), command.replacements.len());
+        savings - by_threshold.max(by_score) - charge
     }
 
     /// Whether replacing the node has just failed.

@@ -17,6 +17,7 @@ mod emptiness;
 mod exact;
 pub mod explain;
 mod fingerprint;
+mod many_to_many;
 mod memory;
 mod methods;
 mod multi_node;

@@ -10,7 +10,7 @@ use crate::{
     consolidation::{self, Consolidation},
     drift, emptiness,
     explain::Explainer,
-    multi_node,
+    many_to_many, multi_node,
     pass::Look,
     repair, setback,
     settings::Settings,
@@ -107,6 +107,7 @@ impl Method {
     pub(crate) fn is_on(self, snapshot: &Snapshot, settings: &Settings) -> bool {
         match self {
             Self::Repair => snapshot.repair.is_some(),
+            Self::ManyToMany => settings.many_to_many,
             _ => settings.static_capacity || self.row().pools != Pools::Static,
         }
     }
@@ -119,6 +120,7 @@ impl Method {
             Self::Drift => &DRIFT,
             Self::MultiNode => &MULTI_NODE,
             Self::SingleNode => &SINGLE_NODE,
+            Self::ManyToMany => &MANY_TO_MANY,
         }
     }
 }
@@ -250,6 +252,25 @@ const SINGLE_NODE: Row = Row {
         },
         weighs_prices: true,
     }),
+};
+
+const MANY_TO_MANY: Row = Row {
+    name: "many-to-many",
+    title: "Many-to-many consolidation",
+    consolidation_type: "many",
+    look: |look, shared| {
+        let consolidation = shared.consolidation(look);
+        many_to_many::look(look, consolidation);
+    },
+    remembers: Remembers::Search(many_to_many::SEARCH),
+    second_look: Some(many_to_many::still_worth_it),
+    alone: Some(Alone {
+        verdict: |explainer, candidate| many_to_many::alone(&explainer.consolidation, candidate),
+        // Where the pods would go on what is there is said under the method before it.
+        simulation: |_, _| None,
+        weighs_prices: true,
+    }),
+    ..SINGLE_NODE
 };
 
 const BLOCKED: &str = "DisruptionBlocked";

@@ -1,5 +1,6 @@
 //! What may be launched to replace nodes, and up to which price.
 
+mod several;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,8 @@ use kerf_model::{
 use kerf_scheduler::PlannedClaim;
 
 use crate::{Blocked, Candidate, Promise, Removed, controls::Stakes};
+
+pub(crate) use several::{charge, purchase_several};
 
 /// A spot node gives way to another only where this many types are cheaper, and only those are bought: the one that
 /// comes is then among the cheapest, and not in turn replaced by the next cheaper one.
@@ -36,6 +39,18 @@ pub fn purchase(
     labels: &KnownLabels,
     spot_to_spot: bool,
 ) -> Result<Purchase, Blocked> {
+    within(candidates, stakes, planned, stakes.at_most(), labels, spot_to_spot)
+}
+
+/// The same where it may cost no more than this.
+fn within(
+    candidates: &[&Candidate],
+    stakes: &Stakes,
+    planned: &PlannedClaim,
+    at_most: Price,
+    labels: &KnownLabels,
+    spot_to_spot: bool,
+) -> Result<Purchase, Blocked> {
     // A pending pod may get relaxed minValues. A running pod is never moved to a node with less than the pool asks for.
     if planned.min_values_relaxed {
         let detail = "minValues requirement is not met without lowering it".to_owned();
@@ -47,7 +62,6 @@ pub fn purchase(
     if stays_spot && !spot_to_spot {
         return Err(Blocked::SpotToSpotDisabled);
     }
-    let at_most = stakes.at_most();
     if planned.price > at_most {
         return Err(refusal(stakes, planned.price));
     }

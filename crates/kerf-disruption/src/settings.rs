@@ -11,6 +11,8 @@ pub struct Settings {
     pub scheduling: Options,
     /// May a spot node be replaced by another spot node?
     pub spot_to_spot: bool,
+    /// May nodes give way to several others that cost less together?
+    pub many_to_many: bool,
     /// Are pools with `replicas` looked after?
     pub static_capacity: bool,
     /// May a drifted node go first where nothing can be launched beside it?
@@ -29,6 +31,7 @@ impl Default for Settings {
         Self {
             scheduling: Options::default(),
             spot_to_spot: false,
+            many_to_many: false,
             static_capacity: true,
             terminate_first_drift: false,
             terminate_first_repair: false,

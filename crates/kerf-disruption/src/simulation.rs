@@ -130,6 +130,15 @@ impl<'e> Simulation<'e> {
         self.probe(candidates, &Stop { max_new_claims: Some(1), price_below: Some(price) })
     }
 
+    /// The world without these nodes, with machines that were looked for with so much work.
+    pub(crate) fn repacked(
+        &self,
+        candidates: &[&Candidate],
+        work: u64,
+    ) -> Result<Outcome, Blocked> {
+        self.outcome(self.prober.probe_packed(&self.leaving(candidates, None), work))
+    }
+
     /// Everything about the world without these nodes, the pods without a place included.
     pub(crate) fn plan(&self, candidates: &[&Candidate], stop: &Stop) -> Plan {
         self.prober.probe(&self.leaving(candidates, None), stop)

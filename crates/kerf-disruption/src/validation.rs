@@ -77,19 +77,7 @@ pub(crate) fn still_underutilized(
     settings: &Settings,
 ) -> Result<Validated, Invalid> {
     let failed = |why| Invalid { why, failures: command.candidates.len() };
-    let mut allowances = allowances(snapshot, command.reason());
-    let mut fresh = Vec::new();
-    for old in &command.candidates {
-        let new = again(snapshot, old, command.method)
-            .and_then(|new| check(snapshot, &new, command.method).map(|()| new))
-            .map_err(|why| match why {
-                Blocked::Nominated { .. } => failed(Blocked::ValidationBudget),
-                _ => failed(Blocked::ValidationChurn),
-            })?;
-        spend(&mut allowances, &new, command.method)
-            .map_err(|_| failed(Blocked::ValidationBudget))?;
-        fresh.push(new);
-    }
+    let fresh = still_candidates(command, snapshot)?;
     let simulation = Simulation::of_consolidation(snapshot, settings);
     let candidates: Vec<_> = fresh.iter().collect();
     let outcome =
@@ -109,6 +97,27 @@ pub(crate) fn still_underutilized(
         ..command.clone()
     };
     Ok(Validated { command, dropped: Vec::new() })
+}
+
+/// Its nodes as they are now, all of which have to be candidates yet.
+pub(crate) fn still_candidates(
+    command: &Command,
+    snapshot: &Snapshot,
+) -> Result<Vec<Candidate>, Invalid> {
+    let failed = |why| Invalid { why, failures: command.candidates.len() };
+    let mut allowances = allowances(snapshot, command.reason());
+    let again = |old| {
+        let new = again(snapshot, old, command.method)
+            .and_then(|new| check(snapshot, &new, command.method).map(|()| new))
+            .map_err(|why| match why {
+                Blocked::Nominated { .. } => failed(Blocked::ValidationBudget),
+                _ => failed(Blocked::ValidationChurn),
+            })?;
+        spend(&mut allowances, &new, command.method)
+            .map_err(|_| failed(Blocked::ValidationBudget))?;
+        Ok(new)
+    };
+    command.candidates.iter().map(again).collect()
 }
 
 /// The claim as it was chosen, for the pods as they are now. `None`: some of its types would no longer do, or none can be

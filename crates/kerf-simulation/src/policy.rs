@@ -71,8 +71,9 @@ const BATCH_MAX: &str = "batch-max-duration";
 const PREFERENCES: &str = "preference-policy";
 const MIN_VALUES: &str = "min-values-policy";
 const PACKING: &str = "packing";
+const MANY_TO_MANY: &str = "many-to-many-consolidation";
 
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 11] = [
     UTILIZATION,
     PRICE_FACTOR,
     SAVINGS,
@@ -83,6 +84,7 @@ const FLAGS: [&str; 10] = [
     PREFERENCES,
     MIN_VALUES,
     PACKING,
+    MANY_TO_MANY,
 ];
 const POLICY_FIELD: &str = "consolidationPolicy";
 /// The flag of each control, and the field by which a pool overrules it.
@@ -307,6 +309,9 @@ fn set(settings: &mut Settings, flag: &str, value: &Value) -> Result<(), PolicyE
                 "BestEffort" => MinValuesPolicy::BestEffort,
                 _ => return Err(invalid("Strict or BestEffort")),
             };
+        }
+        MANY_TO_MANY => {
+            settings.many_to_many = read(&text).ok_or_else(|| invalid("true or false"))?;
         }
         PACKING => settings.packing = read(&text).ok_or_else(|| invalid("true or false"))?,
         _ => return Err(PolicyError::UnknownFlag { name: flag.to_owned() }),

@@ -349,6 +349,12 @@ macro_rules! stories {
                     a_pod_that_comes_before_the_second_look_stops_a_replacement,
                     a_replacement_that_turns_out_too_dear_is_undone;
             }
+            many_to_many at disruption::many_to_many {
+                alone(many_to_many):
+                    a_node_is_replaced_by_two_that_cost_less;
+                virtual_time(many_to_many):
+                    two_that_become_too_dear_before_the_second_look_are_not_bought;
+            }
             unreadable at unreadable {
                 alone(defaults):
                     a_pod_that_cannot_be_read_keeps_its_node_and_no_other,
@@ -435,6 +441,10 @@ pub mod settings {
 
     pub fn spot_to_spot() -> Settings {
         gated(FeatureGates { spot_to_spot_consolidation: true, ..FeatureGates::default() })
+    }
+
+    pub fn many_to_many() -> Settings {
+        Settings { many_to_many: true, ..Settings::default() }
     }
 
     pub fn overlaying() -> Settings {

@@ -12,11 +12,15 @@ use kerf_stories::{
             consolidation::{from_large_to_small, from_several_to_one, from_two_nodes_to_one},
             drift::{from_drifted_to_replaced, from_given_up_to_replaced},
             emptiness::from_empty_to_nothing,
+            many_to_many::from_one_to_two,
         },
         repair::from_unwell_to_replaced,
         static_capacity::terminate_first::from_drifted_to_drifted_through,
     },
-    stories::{self, settings::repairing},
+    stories::{
+        self,
+        settings::{many_to_many, repairing},
+    },
 };
 use kerf_testbed::{EventLog, Fault, Faults, Matching, Testbed, Write};
 
@@ -68,6 +72,19 @@ fn repair_survives_a_crash() {
     for call in 0..calls {
         let (log, _) = play!(from_unwell_to_replaced, Some(call), repairing());
         assert_eq!(created(&log), (2, 2), "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+/// A command with two replacements. One that is there alone is an ordinary node for the next operator, which may use it or not.
+#[test]
+fn a_command_with_several_replacements_survives_a_crash() {
+    let (log, calls) = play!(from_one_to_two, None::<u64>, many_to_many());
+    assert_eq!(created(&log), (3, 3), "{log}");
+    // Until then there is nothing to replace.
+    for call in calls / 3..calls {
+        let (log, _) = play!(from_one_to_two, Some(call), many_to_many());
+        let (claims, nodes) = created(&log);
+        assert!(nodes <= claims && claims <= 4, "killed after call {call} of {calls}:\n{log}");
     }
 }
 

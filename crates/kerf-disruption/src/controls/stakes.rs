@@ -91,6 +91,11 @@ impl Stakes {
         &self.pools
     }
 
+    /// What the savings thresholds ask for, of all pools together.
+    pub fn required(&self) -> Price {
+        self.pools.iter().map(Stake::required).sum()
+    }
+
     /// Whether the nodes may go without a replacement: the savings threshold alone has a say in it.
     pub fn allow_removal(&self) -> Result<(), Blocked> {
         self.pools.iter().try_for_each(|stake| {

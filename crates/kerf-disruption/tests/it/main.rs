@@ -16,6 +16,7 @@ mod controls;
 mod deletion_cost;
 mod drift;
 mod emptiness;
+mod many_to_many;
 mod places;
 mod properties;
 mod quiet;

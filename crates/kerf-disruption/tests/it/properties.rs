@@ -57,7 +57,7 @@ fn random_snapshot(seed: u64) -> Snapshot {
 
 fn settings(threads: usize) -> Settings {
     let threads = NonZero::new(threads).expect("a thread");
-    Settings { spot_to_spot: true, threads, ..Settings::default() }
+    Settings { spot_to_spot: true, many_to_many: true, threads, ..Settings::default() }
 }
 
 /// What each method finds that finds something.
@@ -68,7 +68,7 @@ fn all_commands(snapshot: &Snapshot, settings: &Settings) -> Vec<Command> {
         let found = pass(snapshot, settings, &mut memory).commands;
         let Some(last) = found.last() else { return commands };
         memory.reject(last);
-        let last_method = last.method == Method::SingleNode;
+        let last_method = last.method == Method::ManyToMany;
         commands.extend(found);
         if last_method {
             return commands;
@@ -151,6 +151,7 @@ fn no_command_leaves_a_pod_without_a_place() {
         (Method::Drift, [10, 10]),
         (Method::MultiNode, [10, 10]),
         (Method::SingleNode, [20, 20]),
+        (Method::ManyToMany, [10, 10]),
     ] {
         let have = found.get(&method).copied().unwrap_or_default();
         assert!(have[0] >= counts[0] && have[1] >= counts[1], "{found:?}");
@@ -163,21 +164,26 @@ fn check_prices(snapshot: &Snapshot, command: &Command, seed: u64) {
         return;
     }
     let whole: Price = command.candidates.iter().map(|candidate| candidate.price).sum();
-    let Some(Replacement::Planned(claim)) = command.replacements.first() else {
+    if command.replacements.is_empty() {
         assert_eq!(command.savings, Some(whole), "seed {seed}");
         return;
-    };
-    let promise = command.promise.expect("a promise");
-    for instance_type in &claim.instance_types {
-        let worst = instance_type.worst_launch_price(&claim.requirements, &snapshot.labels);
-        assert!(worst < whole && worst <= promise.at_most, "seed {seed}: {}", told(command));
     }
-    let stays_spot = |one: &kerf_disruption::Candidate| {
-        one.capacity_type.as_deref() == Some(SPOT)
-            && claim.requirements.get(CAPACITY_TYPE).is_none_or(|wanted| wanted.has(SPOT))
-    };
-    let needs_choice = command.candidates.len() == 1 && stays_spot(&command.candidates[0]);
-    assert!(!needs_choice || claim.instance_types.len() >= 15, "seed {seed}: {}", told(command));
+    let promise = command.promise.expect("a promise");
+    let mut worst = Price::ZERO;
+    for replacement in &command.replacements {
+        let Replacement::Planned(claim) = replacement else { panic!("{}", told(command)) };
+        let types = claim.instance_types.iter();
+        let prices = types.map(|one| one.worst_launch_price(&claim.requirements, &snapshot.labels));
+        worst += prices.max().expect("a type");
+        let stays_spot = |one: &kerf_disruption::Candidate| {
+            one.capacity_type.as_deref() == Some(SPOT)
+                && claim.requirements.get(CAPACITY_TYPE).is_none_or(|wanted| wanted.has(SPOT))
+        };
+        let needs_choice = command.candidates.len() == 1 && stays_spot(&command.candidates[0]);
+        let types = claim.instance_types.len();
+        assert!(!needs_choice || types >= 15, "seed {seed}: {}", told(command));
+    }
+    assert!(worst < whole && worst <= promise.at_most, "seed {seed}: {}", told(command));
 }
 
 #[test]

@@ -95,8 +95,11 @@ fn whoever_has_a_clock_is_told_when_each_method_has_answered() {
         told
     };
     let full = || place("a", 2).runs("p", "1800m");
-    assert_eq!(told(vec![full()], true, true), Method::ALL);
-    assert_eq!(told(vec![full()], true, false), Method::ALL[1..]);
+    // Those that are asked without a word from the user, and repair.
+    let all = Method::ALL.into_iter().filter(|method| *method != Method::ManyToMany);
+    let all: Vec<_> = all.collect();
+    assert_eq!(told(vec![full()], true, true), all);
+    assert_eq!(told(vec![full()], true, false), all[1..]);
     assert_eq!(told(vec![full()], false, false), {
         use Method::{Drift, Emptiness, MultiNode, SingleNode};
         [Emptiness, Drift, MultiNode, SingleNode]

@@ -3,6 +3,7 @@
 pub mod consolidation;
 pub mod drift;
 pub mod emptiness;
+pub mod many_to_many;
 pub mod savings;
 pub mod setbacks;
 

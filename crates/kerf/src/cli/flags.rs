@@ -273,6 +273,13 @@ pub(crate) const GRACE_PERIOD: Flag = Flag {
     expected: "a duration such as 30m or 1h30m, or Never to switch it off",
     ..NUMBER
 };
+pub(crate) const MANY_TO_MANY: Flag = Flag {
+    name: "many-to-many-consolidation",
+    env: "MANY_TO_MANY_CONSOLIDATION",
+    heading: "Consolidation (all NodePools)",
+    help: "Consolidation also replaces nodes by several others that cost less together",
+    ..BOOL
+};
 
 pub(crate) const DISABLE_CLUSTER_STATE_OBSERVABILITY: Flag = Flag {
     name: "disable-cluster-state-observability",
@@ -369,7 +376,7 @@ pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
     OWN.into_iter()
 }
 
-static OWN: [&Flag; 37] = [
+static OWN: [&Flag; 38] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,
@@ -397,6 +404,7 @@ static OWN: [&Flag; 37] = [
     &PRICE_IMPROVEMENT_FACTOR,
     &SAVINGS_THRESHOLD,
     &GRACE_PERIOD,
+    &MANY_TO_MANY,
     &LEGACY_NODE_REPAIR,
     &NODE_REPAIR_UNHEALTHY_PERCENT,
     &DISABLE_CLUSTER_STATE_OBSERVABILITY,

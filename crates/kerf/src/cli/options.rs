@@ -82,6 +82,7 @@ impl Options {
             preference_policy: values.preference_policy()?,
             min_values_policy: values.min_values_policy()?,
             packing: values.bool(&flags::PACKING)?,
+            many_to_many: values.bool(&flags::MANY_TO_MANY)?,
             gates,
             default_spread: values.default_spread()?,
             churn: values.churn()?,

@@ -61,7 +61,7 @@ pub(crate) struct SnapshotOptions {
 }
 
 /// The flags of the operator that decisions depend on.
-const DECIDING: [&Flag; 10] = [
+const DECIDING: [&Flag; 11] = [
     &flags::PREFERENCE_POLICY,
     &flags::MIN_VALUES_POLICY,
     &flags::PACKING,
@@ -72,6 +72,7 @@ const DECIDING: [&Flag; 10] = [
     &flags::PRICE_IMPROVEMENT_FACTOR,
     &flags::SAVINGS_THRESHOLD,
     &flags::GRACE_PERIOD,
+    &flags::MANY_TO_MANY,
 ];
 
 pub(super) fn deciding_flags() -> impl Iterator<Item = &'static Flag> {
@@ -317,6 +318,7 @@ fn deciding(
         preference_policy: values.preference_policy()?,
         min_values_policy: values.min_values_policy()?,
         packing: values.bool(&flags::PACKING)?,
+        many_to_many: values.bool(&flags::MANY_TO_MANY)?,
         gates,
         default_spread: values.default_spread()?,
         churn: values.churn()?,

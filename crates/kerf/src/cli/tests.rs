@@ -218,6 +218,9 @@ fn each_flag_has_its_setting() {
     let packed = Settings { packing: true, ..Settings::default() };
     assert_eq!(settings(&["--packing"], &[]), packed);
     assert_eq!(settings(&[], &[("PACKING", "true")]), packed);
+    let many = Settings { many_to_many: true, ..Settings::default() };
+    assert_eq!(settings(&["--many-to-many-consolidation"], &[]), many);
+    assert_eq!(settings(&[], &[("MANY_TO_MANY_CONSOLIDATION", "true")]), many);
     assert_eq!(settings(&["--packing=false"], &[("PACKING", "true")]), Settings::default());
 }
 

@@ -20,6 +20,7 @@ pub use spread::{SpreadError, parse_default_spread};
 
 /// The settings of one operator. [`Settings::default`] is what it runs with without flags.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, with a name")]
 pub struct Settings {
     pub metrics_port: u16,
     /// Where `/metrics` is served; `None` is on all addresses.

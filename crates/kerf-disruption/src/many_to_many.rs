@@ -158,7 +158,7 @@ fn waste(a: &Candidate, b: &Candidate) -> Ordering {
     let unused = |one: &Candidate| {
         let used = utilization_of(&one.node).min(Fraction::ONE);
         let part = Fraction::ONE.billionths() - used.billionths();
-        one.price.times(i64::try_from(part).unwrap_or(0), 1_000_000_000)
+        one.price.times(part.into(), 1_000_000_000)
     };
     let product = |one: &Candidate, other: &Candidate| {
         i128::from(unused(one).ten_billionths()) * i128::from(other.rescheduling_cost.0)

@@ -5,6 +5,7 @@
 //! sleeps until something happens that concerns it or until a time it has set itself: nothing polls, so a quiet month
 //! costs nothing. Order everywhere is by key or by revision, and chance comes from the testbed's seed.
 
+mod client;
 mod cron_job;
 mod daemon_set;
 mod deployment;
@@ -27,17 +28,20 @@ mod taint_eviction;
 mod volume_attachment;
 mod volume_binding;
 
+pub use client::{ClientPace, Pause};
 pub use kubelet::{EXIT_CODE, KubeletSettings, NEVER_ENDS, NEVER_READY, RUNS_FOR};
 pub use volume_attachment::NEVER_DETACHES;
 
 use crate::api::{Feed, Seen, Wanted};
 use crate::random::Random;
 use crate::testbed::Testbed;
+use client::{LimitedClient, Turn};
 use desk::{Desk, Refusal};
 use jiff::Timestamp;
 use outage::Outages;
 use queue::Queue;
 use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -55,6 +59,8 @@ pub struct Actors {
     pub preemption: bool,
     /// Controllers of workloads: deployments and the like, jobs, the status of disruption budgets, and volumes.
     pub workloads: bool,
+    /// How fast those that create pods send requests. `None`: all at once.
+    pub pace: Option<ClientPace>,
     /// Taints by condition, eviction by taint, and the collection of what has lost its
     /// node, its owner or its news value.
     pub upkeep: bool,
@@ -68,6 +74,7 @@ impl Default for Actors {
             scheduler: true,
             preemption: false,
             workloads: true,
+            pace: None,
             upkeep: true,
         }
     }
@@ -93,12 +100,22 @@ impl Running {
     }
 
     fn start(&mut self, actor: impl Actor) {
-        let task = tokio::spawn(live(actor, self.desk.clone()));
-        self.tasks.push(task.abort_handle());
+        self.start_at(actor, self.desk.clone());
+    }
+
+    fn start_at(&mut self, actor: impl Actor, desk: Desk) {
+        self.tasks.push(tokio::spawn(live(actor, desk)).abort_handle());
     }
 
     fn control(&mut self, controller: impl Controller) {
         self.start(Controlling(controller, Queue::default()));
+    }
+
+    /// A controller with a client of its own that is limited, if there is a pace.
+    fn control_at(&mut self, pace: Option<ClientPace>, controller: impl Controller) {
+        let client = pace.map(|pace| Arc::new(Mutex::new(LimitedClient::new(pace))));
+        let desk = Desk { client, ..self.desk.clone() };
+        self.start_at(Controlling(controller, Queue::default()), desk);
     }
 }
 
@@ -115,6 +132,7 @@ impl Testbed {
             api: self.api().clone(),
             clock: self.clock().clone(),
             outages: Outages::default(),
+            client: None,
         };
         let mut running = Running { desk, tasks: Vec::new() };
         if let Some(settings) = actors.kubelets {
@@ -126,11 +144,11 @@ impl Testbed {
             running.start(scheduler::Scheduler::new(random, actors.preemption));
         }
         if actors.workloads {
-            running.control(deployment::Deployments::default());
-            running.control(replica_set::ReplicaSets::default());
-            running.control(stateful_set::StatefulSets::default());
+            running.control_at(actors.pace, deployment::Deployments::default());
+            running.control_at(actors.pace, replica_set::ReplicaSets::default());
+            running.control_at(actors.pace, stateful_set::StatefulSets::default());
             running.control(daemon_set::DaemonSets::default());
-            running.control(job::Jobs::default());
+            running.control_at(actors.pace, job::Jobs::default());
             running.control(cron_job::CronJobs::default());
             running.control(disruption_budget::DisruptionBudgets::default());
             running.control(volume_binding::VolumeBinding::default());
@@ -182,13 +200,24 @@ impl<C: Controller> Actor for Controlling<C> {
 
     fn act(&mut self, desk: &Desk) -> Option<Timestamp> {
         let Self(controller, queue) = self;
-        for key in queue.take(desk.now()) {
-            match controller.reconcile(&key, queue, desk) {
+        let mut look =
+            |key: Arc<str>, queue: &mut Queue| match controller.reconcile(&key, queue, desk) {
                 Ok(()) => queue.succeeded(&key),
                 Err(_) => queue.retry(desk.now(), key),
+            };
+        while let Some(turn) = desk.next_turn() {
+            match turn {
+                Turn::Look(key) => look(key, queue),
+                Turn::Ended(key, None) => queue.add(key),
+                Turn::Ended(key, Some(_)) => queue.retry(desk.now(), key),
             }
         }
-        queue.next(desk.now())
+        for key in queue.take(desk.now()) {
+            if desk.takes(&key) {
+                look(key, queue);
+            }
+        }
+        [queue.next(desk.now()), desk.due()].into_iter().flatten().min()
     }
 }
 

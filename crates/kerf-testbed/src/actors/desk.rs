@@ -1,6 +1,7 @@
 //! How an actor reads the cluster and changes it: reads come straight from the store, changes go through the API
 //! server as requests, so that admission, validation, conflicts and the event log treat them like anyone's.
 
+use super::client::LimitedClient;
 use super::outage::Outages;
 use crate::api::{Api, Incoming, Object, Resource, meta};
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kerf_runtime::Clock;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use thiserror::Error;
 
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Desk {
     pub(super) api: Api,
     pub(super) clock: Clock,
     pub(super) outages: Outages,
+    /// What is sent here takes its time, as far as that matters.
+    pub(super) client: Option<Arc<Mutex<LimitedClient>>>,
 }
 
 /// A resource that actors deal with.
@@ -212,6 +215,7 @@ impl Desk {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Bytes::from(serde_json::to_vec(body).unwrap_or_default());
+        self.spend();
         let incoming = Incoming { method, path, query: String::new(), headers, body };
         let response = self.api.handle(&incoming);
         let code = response.status().as_u16();

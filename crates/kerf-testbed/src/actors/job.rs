@@ -65,7 +65,7 @@ impl Controller for Jobs {
                 desk.delete(PODS, &pod.value, Deletion::Background)?;
             }
         } else {
-            failure = fill(&job.value, ended, &mut active, desk).err();
+            failure = fill(key, &job.value, ended, &mut active, desk).err();
         }
         desk.change_status(JOBS, &job, |status| {
             report(status, &job.value, ended, &active, verdict.as_ref(), desk);
@@ -110,6 +110,7 @@ fn judge(job: &Value, ended: &Ended) -> Option<Verdict> {
 }
 
 fn fill(
+    key: &str,
     job: &Value,
     ended: &Ended,
     active: &mut Vec<Arc<Object>>,
@@ -145,7 +146,7 @@ fn fill(
         } else {
             meta::set(&mut pod, "generateName", pods::generate_name(job));
         }
-        desk.create(PODS, meta::namespace(job), &pod)?;
+        desk.create_pods(key, [pod])?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 /// Pods made or deleted in one go, as in kube-controller-manager.
@@ -29,6 +30,7 @@ impl ReplicaSets {
     fn scale(
         &self,
         set: &Object,
+        key: &str,
         pods: &[Arc<Object>],
         wanted: usize,
         desk: &Desk,
@@ -37,10 +39,7 @@ impl ReplicaSets {
             let template = &set.value["spec"]["template"];
             let mut pod = pods::from_template(REPLICA_SETS, &set.value, template);
             meta::set(&mut pod, "generateName", pods::generate_name(&set.value));
-            for _ in 0..(wanted - pods.len()).min(BURST) {
-                desk.create(PODS, meta::namespace(&set.value), &pod)?;
-            }
-            return Ok(());
+            return desk.create_pods(key, repeat_n(pod, (wanted - pods.len()).min(BURST)));
         }
         if pods.len() == wanted {
             return Ok(());
@@ -152,7 +151,7 @@ impl Controller for ReplicaSets {
         let wanted = usize::try_from(spec["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
         let mut failure = None;
         if !meta::is_deleting(&set.value) {
-            failure = self.scale(&set, &pods, wanted, desk).err();
+            failure = self.scale(&set, key, &pods, wanted, desk).err();
         }
         if pods.len().abs_diff(wanted) > BURST {
             queue.add(key);

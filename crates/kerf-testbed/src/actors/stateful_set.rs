@@ -79,7 +79,7 @@ impl<'a> Row<'a> {
         let ordinals = self.first..self.first + self.wanted;
         for ordinal in ordinals.clone() {
             let Some(pod) = self.pods.get(&ordinal) else {
-                self.create(ordinal, desk)?;
+                self.create(key, ordinal, desk)?;
                 if in_order {
                     return Ok(());
                 }
@@ -148,7 +148,7 @@ impl<'a> Row<'a> {
         meta::at(pod, &["metadata", "labels", HASH]) == self.revision.as_str()
     }
 
-    fn create(&self, ordinal: i64, desk: &Desk) -> Result<(), Refusal> {
+    fn create(&self, key: &str, ordinal: i64, desk: &Desk) -> Result<(), Refusal> {
         let (namespace, set) = (meta::namespace(self.set), meta::name(self.set));
         let name = format!("{set}-{ordinal}");
         let mut pod = pods::from_template(STATEFUL_SETS, self.set, &self.set["spec"]["template"]);
@@ -180,7 +180,7 @@ impl<'a> Row<'a> {
                 );
             }
         }
-        match desk.create(PODS, namespace, &pod) {
+        match desk.create_pods(key, [pod]) {
             // The pod of that name is not gone yet, or not ours: its end will be heard of.
             Err(refusal) if !refusal.is_overtaken() => Err(refusal),
             _ => Ok(()),

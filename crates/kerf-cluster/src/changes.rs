@@ -22,7 +22,7 @@ use kerf_api::{
 use kube_core::{Resource, ResourceExt};
 
 use crate::{
-    Cluster, Delta, Doubtful, Key, Objects, Ownership, Pod, amounts, node_class, pods, slim,
+    Cluster, Delta, Doubtful, Key, Objects, Ownership, Pod, amounts, node_class, owners, pods, slim,
 };
 
 /// A kind that the index holds.
@@ -188,6 +188,8 @@ macro_rules! kinds {
         pub enum Change {
             NodeClass(Delta<NodeClass>),
             Pod(Delta<Pod>),
+            /// Of how many pods an owner is to have. Who wants to know asks.
+            Owner,
             $($kind(Delta<$kind>)),+
         }
 
@@ -339,8 +341,12 @@ impl Kind for NodeClass {
 }
 
 impl Change {
-    /// Whether a node only said that it is alive, as each does every few minutes: nothing is to be decided anew.
+    /// Whether nothing is to be decided anew: a node only said that it is alive, as each does every few minutes, or it is of what
+    /// only the batches of pods look at.
     pub fn is_sign_of_life(&self) -> bool {
+        if matches!(self, Self::Owner) {
+            return true;
+        }
         let Self::Node(Delta { before: Some(before), after: Some(after), .. }) = self else {
             return false;
         };
@@ -384,6 +390,7 @@ fn reindex_pod(cluster: &mut Cluster, delta: &Delta<Pod>) {
         cluster.waiting_pods.remove(&delta.key);
     }
     reindex_daemon_pod(cluster, delta);
+    owners::recount(cluster, delta);
     let nodes = delta.both().map(|pod| pod?.node_name());
     cluster.pod_changed(&delta.key, nodes);
 }

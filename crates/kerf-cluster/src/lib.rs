@@ -13,6 +13,7 @@ mod node_class;
 pub mod node_counts;
 mod objects;
 pub mod overlays;
+pub mod owners;
 mod ownership;
 pub mod pod;
 pub mod pods;
@@ -35,6 +36,7 @@ use std::{
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::v1::Job,
     core::v1::{
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, PodTemplate,
         ReplicationController, Service, TopologySpreadConstraint,
@@ -47,6 +49,7 @@ use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
 use jiff::Timestamp;
 use kerf_model::repair::RepairRules;
 use marks::Marks;
+use owners::{Owner, PodsOf};
 use pod::Sharing;
 use reservations::Reservations;
 use views::Views;
@@ -85,6 +88,12 @@ pub struct Cluster {
     pod_templates: Objects<PodTemplate>,
     deployments: Objects<Deployment>,
     keeps_buffers: bool,
+    replica_set_owners: Objects<Owner<ReplicaSet>>,
+    stateful_set_owners: Objects<Owner<StatefulSet>>,
+    job_owners: Objects<Owner<Job>>,
+    keeps_owners: bool,
+    /// Pods by the uid of the ReplicaSet, StatefulSet or Job that controls them.
+    pods_by_owner: BTreeMap<Box<str>, PodsOf>,
     repair: Option<Arc<RepairRules>>,
     /// What pods share.
     sharing: Sharing,
@@ -220,6 +229,9 @@ impl Cluster {
         self.buffers.distrust();
         self.pod_templates.distrust();
         self.deployments.distrust();
+        self.replica_set_owners.distrust();
+        self.stateful_set_owners.distrust();
+        self.job_owners.distrust();
     }
 
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Pod>> {

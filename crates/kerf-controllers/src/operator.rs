@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::v1::Job,
     core::v1::{
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate,
         ReplicationController, Service,
@@ -12,7 +13,10 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, StorageClass, VolumeAttachment},
 };
 use kerf_api::{CapacityBuffer, NodeClaim, NodeClass, NodeOverlay, NodePool};
-use kerf_cluster::{Kind, Ownership};
+use kerf_cluster::{
+    Kind, Ownership,
+    owners::{CreatesPods, Owner},
+};
 use kerf_model::repair::BadPolicies;
 use kerf_provider::{CloudProvider, NodeClassKind, Registry};
 use kerf_runtime::{
@@ -425,6 +429,13 @@ fn start_watches(parts: &mut Parts, context: &Arc<Context>, following: &Followin
         watch_kind::<ReplicaSet>(parts, context, following, "watch of ReplicaSets");
         watch_kind::<StatefulSet>(parts, context, following, "watch of StatefulSets");
     }
+    if context.settings.batching.by_owner {
+        if !spreads_by_default && !keeps_buffers {
+            watch_owners::<ReplicaSet>(parts, context, following, "watch of ReplicaSets");
+            watch_owners::<StatefulSet>(parts, context, following, "watch of StatefulSets");
+        }
+        watch_owners::<Job>(parts, context, following, "watch of Jobs");
+    }
     if context.settings.gates.node_overlay {
         watch_if_served::<NodeOverlay>(parts, context, following, "watch of NodeOverlays");
     }
@@ -490,6 +501,25 @@ fn watch_if_served<K: Watched>(
     let api: Api<K> = Api::all(context.client.clone());
     let source = source_of(context, &api, names_of::<K>()).that_may_be_missing();
     follow(parts, context, following, (api, source), |object: K| object, name);
+}
+
+/// The same for what creates pods. Of each object a number is kept. Nothing depends on these watches but when batches of pods are
+/// closed, so the operator is ready without them.
+fn watch_owners<W>(
+    parts: &mut Parts,
+    context: &Arc<Context>,
+    following: &Following,
+    name: &'static str,
+) where
+    W: CreatesPods + Clone + DeserializeOwned + fmt::Debug + Send + Sync,
+{
+    let api: Api<W> = Api::all(context.client.clone());
+    let source = source_of(context, &api, names_of::<W>());
+    let source = source.that_may_be_forbidden(
+        "pods that it owns are collected for --batch-idle-duration, as without --owner-aware-batching",
+    );
+    let apart = Following { freshness: Freshness::default(), ..*following };
+    follow(parts, context, &apart, (api, source), |object: W| Owner::of(&object), name);
 }
 
 /// Its kind, and its plural and group as in a Role.

@@ -2,9 +2,11 @@
 
 mod batcher;
 mod claims;
+mod closing;
 mod log;
 mod promises;
 mod snapshot;
+mod to_come;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +23,8 @@ use kerf_api::{
     labels, taints,
 };
 use kerf_cluster::{
-    Change, Cluster, Key, pods, reservations::Wanted, snapshot::Taken, validation::InvalidPod,
+    Change, Cluster, Key, owners::PodOwner, pods, reservations::Wanted, snapshot::Taken,
+    validation::InvalidPod,
 };
 use kerf_runtime::{
     compute,
@@ -40,8 +43,10 @@ use crate::{
     overlay::has_new_spec,
 };
 
+use batcher::{Batch, Contents};
 use log::Told;
 use promises::Promised;
+use to_come::ToCome;
 
 pub(crate) use batcher::Batcher;
 pub(crate) use promises::Promises;
@@ -66,7 +71,8 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change, cluster: &Cluster) {
             if let Some(pod) = &delta.after
                 && pods::is_provisionable(pod)
             {
-                batcher.trigger(pod.uid().to_owned());
+                let owner = cluster.keeps_owners().then(|| PodOwner::of(pod)).flatten();
+                batcher.trigger_of(pod.uid().to_owned(), owner);
             }
         }
         Change::Node(delta) => {
@@ -85,19 +91,23 @@ pub(crate) fn notice(batcher: &Batcher, change: &Change, cluster: &Cluster) {
 
 pub(crate) async fn run(context: Arc<Context>, batcher: Batcher, stop: CancellationToken) {
     let batching = context.settings.batching;
-    let (mut patience, mut told) = (None, Told::default());
+    let (mut patience, mut told, mut to_come) = (None, Told::default(), ToCome::default());
     loop {
         // A batch that meets an unsynced index waits for it; it is never dropped.
         let batch = async {
-            batcher.batch(batching.idle, batching.max, patience).await;
+            let outlook = |contents: &Contents, now| {
+                to_come.look(&context.index.read(), contents, now, batching.idle)
+            };
+            let batch = batcher.batch(batching, patience, outlook).await;
             launched(&context).await;
+            batch.filter(|_| batching.by_owner)
         };
-        tokio::select! {
+        let batch = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = batch => {}
-        }
-        let pass = provision(&context, &mut told);
+            batch = batch => batch,
+        };
+        let pass = provision(&context, &mut told, batch);
         let provisioned = context.metrics.work.pass("provisioner", pass).await;
         let pods_wait = provisioned.unwrap_or_else(|error| {
             error!(controller = "provisioner", %error, "provisioning failed");
@@ -163,13 +173,13 @@ fn takes_reserved_place(claim: &NodeClaim) -> bool {
 
 /// Plans once for all pods that need a place and launches what is missing. Whether there are such pods: each is looked at
 /// again until it runs, because a launch may fail, and prices, limits and instance types change without an event.
-async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
+async fn provision(context: &Context, told: &mut Told, batch: Option<Batch>) -> Result<bool> {
     let elsewhere = context.promises.outstanding(context);
     let Taken { snapshot, left_out } = snapshot::take(context, &elsewhere).await?;
     let pods_wait = !elsewhere.pods.is_empty() || !left_out.is_empty() || !snapshot.pods.is_empty();
     let mut refused = publish_invalid(context, &left_out);
     if snapshot.pods.is_empty() && snapshot.virtual_pods.is_empty() {
-        told.found(BTreeSet::new(), Duration::ZERO);
+        told.found(BTreeSet::new(), Duration::ZERO, None);
         told.refused(refused);
         context.window.unplaced(None, &left_out);
         let buffers_wait = buffer::take_in(context, &Plan::default(), &elsewhere.virtual_pods);
@@ -181,7 +191,7 @@ async fn provision(context: &Context, told: &mut Told) -> Result<bool> {
     let plan = compute(|| kerf_scheduler::schedule_cheaply(&snapshot, &settings));
     let took = context.passed_since(began).unwrap_or_default();
     context.metrics.scheduling.planned(&plan, took);
-    told.found(snapshot.pods.iter().map(|pod| key(pod)).collect(), took);
+    told.found(snapshot.pods.iter().map(|pod| key(pod)).collect(), took, batch);
     context.window.unplaced(Some(&plan), &left_out);
     note_decisions(context, &plan);
     publish_placements(context, &plan.placements);

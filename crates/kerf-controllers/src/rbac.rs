@@ -62,6 +62,12 @@ pub static BUFFERS: [Rule; 4] = [
     Rule::new("apps", &["deployments", "replicasets", "statefulsets"], &["list", "watch"]),
 ];
 
+/// What creates pods: read only with `--owner-aware-batching`. Without these rights batches are closed as without the flag.
+pub static OWNERS: [Rule; 2] = [
+    Rule::new("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
+    Rule::new("batch", &["jobs"], &["list", "watch"]),
+];
+
 /// One lease. The right to create cannot be bound to a name.
 pub static ELECTION: [Rule; 2] = [
     Rule::new("coordination.k8s.io", &["leases"], &["create"]).within(Scope::Own),

@@ -108,6 +108,9 @@ impl Settings {
         if self.gates.capacity_buffer {
             cluster.keep_buffers();
         }
+        if self.batching.by_owner {
+            cluster.keep_owners();
+        }
         if self.gates.pod_deletion_cost_management {
             cluster.manage_deletion_costs();
         }
@@ -154,11 +157,13 @@ pub struct Batching {
     pub idle: Duration,
     /// The longest that a batch stays open.
     pub max: Duration,
+    /// Whether what ReplicaSets, StatefulSets and Jobs have still to create says when it is closed.
+    pub by_owner: bool,
 }
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { idle: Duration::from_secs(1), max: Duration::from_secs(10) }
+        Self { idle: Duration::from_secs(1), max: Duration::from_secs(10), by_owner: false }
     }
 }
 

@@ -7,7 +7,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use kerf_controllers::{Settings, settings::parse_default_spread};
+use kerf_controllers::{
+    Settings,
+    settings::{Batching, parse_default_spread},
+};
 use kerf_stories::{
     Stage, World,
     chapters::{buffers, deletion_costs, disruption::drift, draining, overlays},
@@ -28,7 +31,8 @@ async fn an_operator_uses_each_of_its_rights_and_asks_for_no_other() {
     let of_stories = used(&world().await);
 
     let default_spread = parse_default_spread(SPREAD).unwrap();
-    let settings = Settings { default_spread, ..settings::overlaying() };
+    let batching = Batching { by_owner: true, ..Batching::default() };
+    let settings = Settings { default_spread, batching, ..settings::overlaying() };
     let mut optional = World::on_control_plane(settings).await;
     overlays::judges_an_overlay(&optional).await;
     deletion_costs::marked_pods(&optional).await;

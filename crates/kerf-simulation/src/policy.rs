@@ -68,6 +68,7 @@ const GRACE: &str = "consolidation-grace-period";
 const GATES: &str = "feature-gates";
 const BATCH_IDLE: &str = "batch-idle-duration";
 const BATCH_MAX: &str = "batch-max-duration";
+const BY_OWNER: &str = "owner-aware-batching";
 const PREFERENCES: &str = "preference-policy";
 const MIN_VALUES: &str = "min-values-policy";
 const PACKING: &str = "packing";
@@ -81,6 +82,7 @@ const FLAGS: [&str; 11] = [
     GATES,
     BATCH_IDLE,
     BATCH_MAX,
+    BY_OWNER,
     PREFERENCES,
     MIN_VALUES,
     PACKING,
@@ -296,6 +298,9 @@ fn set(settings: &mut Settings, flag: &str, value: &Value) -> Result<(), PolicyE
         }
         BATCH_IDLE => settings.batching.idle = duration(&text).ok_or_else(|| invalid(DURATION))?,
         BATCH_MAX => settings.batching.max = duration(&text).ok_or_else(|| invalid(DURATION))?,
+        BY_OWNER => {
+            settings.batching.by_owner = read(&text).ok_or_else(|| invalid("true or false"))?;
+        }
         PREFERENCES => {
             settings.preference_policy = match text.as_str() {
                 "Respect" => PreferencePolicy::Respect,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use kerf_api::NodePool;
 use kerf_control_plane::ControlPlane;
-use kerf_controllers::rbac::{BUFFERS, DEFAULT_SPREAD, ELECTION, OPERATOR};
+use kerf_controllers::rbac::{BUFFERS, DEFAULT_SPREAD, ELECTION, OPERATOR, OWNERS};
 use kerf_provider::{
     Provider,
     rbac::{Grant, Rule},
@@ -22,7 +22,7 @@ const NAMESPACE: &str = "default";
 
 /// All that an operator with the KWOK provider may do in the whole cluster.
 pub fn cluster_rules() -> impl Iterator<Item = &'static Rule> {
-    OPERATOR.iter().chain(&DEFAULT_SPREAD).chain(&BUFFERS).chain(Kwok.rules())
+    OPERATOR.iter().chain(&DEFAULT_SPREAD).chain(&BUFFERS).chain(&OWNERS).chain(Kwok.rules())
 }
 
 /// The roles, bound to [`OPERATORS`], for `kubectl apply`.

@@ -149,6 +149,10 @@ macro_rules! stories {
                     a_pod_that_names_its_node_is_told_and_keeps_nobody_waiting,
                     a_pod_for_nodes_of_no_pool_is_left_alone,
                     a_deployment_that_grows_uses_the_room_there_is_first;
+                alone(batching_by_owner):
+                    the_pods_of_a_rollout_get_their_node_together;
+                virtual_time(batching_by_owner):
+                    a_rollout_that_is_complete_does_not_wait_for_quiet;
                 virtual_time(defaults):
                     a_label_with_several_values_is_mixed_over_nodes,
                     instance_types_that_come_are_planned_with_at_once,
@@ -399,7 +403,7 @@ macro_rules! stories {
 pub mod settings {
     use kerf_controllers::{
         Settings,
-        settings::{FeatureGates, RepairSettings},
+        settings::{Batching, FeatureGates, RepairSettings},
     };
 
     use crate::chapters::churn_controls;
@@ -445,6 +449,11 @@ pub mod settings {
 
     pub fn many_to_many() -> Settings {
         Settings { many_to_many: true, ..Settings::default() }
+    }
+
+    pub fn batching_by_owner() -> Settings {
+        let batching = Batching { by_owner: true, ..Batching::default() };
+        Settings { batching, ..Settings::default() }
     }
 
     pub fn overlaying() -> Settings {

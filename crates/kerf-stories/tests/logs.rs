@@ -9,8 +9,8 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kerf_api::NodeClaim;
 use kerf_controllers::Settings;
-use kerf_stories::{World, build};
-use kerf_testbed::{Fault, Matching, Verb};
+use kerf_stories::{World, build, stories::settings};
+use kerf_testbed::{Fault, Faults, Matching, Verb};
 use serde_json::{Value, json};
 
 /// Lines of JSON.
@@ -170,4 +170,77 @@ async fn pods_and_pools_are_told_of_once_in_karpenters_words() {
     let error = refused["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("pool default: it asks for 9k CPU, and the largest"), "{error}");
     assert_eq!(log.of("ignoring nodepool, not ready").len(), 1);
+}
+
+/// How a Deployment of five pods is planned by an operator that looks at owners: the warnings, and why its batch was closed.
+async fn collected(faults: impl FnOnce(&Faults)) -> (Vec<String>, Vec<Value>) {
+    let mut world = World::on_testbed(7, settings::batching_by_owner()).await;
+    world.kill_operator();
+    let log = Log::default();
+    let _guard = log.listen();
+    faults(world.faults());
+    world.start_operator().await;
+    world.create(build::node_class("default", &json!({}))).await;
+    world.create(build::pool("default", &json!({}))).await;
+    world.pass(Duration::from_mins(1)).await;
+    world.create(build::deployment("web", 5, &json!({}))).await;
+    // Longer than after which what is wrong is said again.
+    world.pass(Duration::from_mins(12)).await;
+    let running = |pod: &Pod| {
+        pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+    };
+    let pods = world.list::<Pod>().await;
+    assert!(pods.len() == 5 && pods.iter().all(running), "{pods:?}");
+    (log.warnings(), log.of("found provisionable pod(s)"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_says_once_why_it_was_closed() {
+    let (warnings, collected) = collected(|_| {}).await;
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let [line] = &collected[..] else { panic!("{collected:?}") };
+    assert_eq!(line["because"], "all pods of 1 workload(s) are there");
+    assert_eq!(line["waited"], "100ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_owners_may_not_be_read_that_is_said_once_and_quiet_ends_a_batch() {
+    let kinds = ["replicasets", "statefulsets", "jobs"];
+    let (mut warnings, collected) = collected(|faults| {
+        for plural in kinds {
+            faults.at_rate(
+                1.0,
+                Matching::any().verb(Verb::List).resource(plural),
+                Fault::Forbidden,
+            );
+        }
+    })
+    .await;
+    let [line] = &collected[..] else { panic!("{collected:?}") };
+    assert_eq!(line["because"], "nothing new came for 1s");
+    warnings.sort();
+    let resources = ["jobs.batch", "replicasets.apps", "statefulsets.apps"];
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    for (line, resource) in warnings.iter().zip(resources) {
+        let begin = format!("not allowed to list {resource}: pods that it owns are collected for ");
+        assert!(line.starts_with(&begin), "{line}");
+        assert!(line.contains(&format!("grant list and watch on {resource}")), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_flag_owners_are_not_read() {
+    let mut world = World::on_testbed(7, Settings::default()).await;
+    world.kill_operator();
+    let log = Log::default();
+    let _guard = log.listen();
+    let calls = ["replicasets", "statefulsets", "jobs"]
+        .map(|plural| world.faults().times(Matching::any().resource(plural)));
+    world.start_operator().await;
+    world.create(build::deployment("web", 1, &json!({}))).await;
+    world.pass(Duration::from_mins(1)).await;
+    // The story's own call creates no pod and reads no set.
+    assert!(calls.iter().all(|calls| calls.so_far().is_empty()), "{calls:?}");
+    let found = log.of("found provisionable pod(s)");
+    assert!(found.iter().all(|line| line["because"].is_null()), "{found:?}");
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kerf_api::{CapacityBuffer, crd::crd_files};
-use kerf_controllers::rbac::{BUFFERS, DEFAULT_SPREAD, ELECTION, LEASE, OPERATOR};
+use kerf_controllers::rbac::{BUFFERS, DEFAULT_SPREAD, ELECTION, LEASE, OPERATOR, OWNERS};
 use kerf_provider::{
     Provider,
     rbac::{Rule, Scope},
@@ -138,6 +138,7 @@ fn rules() -> Value {
     json!({
         "operator": as_in_role(OPERATOR.iter().collect()),
         "buffers": as_in_role(BUFFERS.iter().collect()),
+        "owners": as_in_role(OWNERS.iter().collect()),
         "defaultSpread": as_in_role(DEFAULT_SPREAD.iter().collect()),
         "election": as_in_role(ELECTION.iter().collect()),
         "providers": of_providers,

@@ -325,10 +325,17 @@ where
                 warn!(resource, "listing again: {failure}");
                 return;
             }
-            Failure::Refused { verb, status } if status.code == 403 => format!(
-                "not allowed to {verb} {resource}; grant get, list and watch on {resource} to the \
-                 operator's service account, in a ClusterRole"
-            ),
+            Failure::Refused { verb, status } if status.code == 403 => match self.source.without_it
+            {
+                Some(without_it) => format!(
+                    "not allowed to {verb} {resource}: {without_it}; to change that, grant list and \
+                     watch on {resource} to the operator's service account, in a ClusterRole"
+                ),
+                None => format!(
+                    "not allowed to {verb} {resource}; grant get, list and watch on {resource} to the \
+                     operator's service account, in a ClusterRole"
+                ),
+            },
             not_served if self.source.may_be_missing && not_served.is_not_served() => format!(
                 "the API server does not serve {resource}, so there are none; to install the definition: \
                  kerf crds | kubectl apply -f -"
@@ -340,7 +347,9 @@ where
             other => format!("cannot follow {resource}: {other}"),
         };
         let now = Instant::now();
-        if self.said.as_ref().is_some_and(|(before, at)| *before == said && now < *at + SAY_AGAIN) {
+        // What the operator does without is said once.
+        let is_known = |at: Instant| self.source.without_it.is_some() || now < at + SAY_AGAIN;
+        if self.said.as_ref().is_some_and(|(before, at)| *before == said && is_known(*at)) {
             debug!(retry_in = ?wait, "{said}");
             return;
         }

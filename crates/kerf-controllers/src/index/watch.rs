@@ -33,6 +33,8 @@ pub(crate) struct Source {
     pub(crate) resource: String,
     /// The API server need not serve it. Then there are none.
     pub(crate) may_be_missing: bool,
+    /// The operator does without it where it is not allowed to read it. What that means, as part of a sentence.
+    pub(crate) without_it: Option<&'static str>,
 }
 
 /// Why a list or a watch failed.
@@ -74,12 +76,17 @@ impl Source {
         resource: String,
     ) -> Self {
         let url = api.resource_url().to_owned();
-        Self { client, url, kind, resource, may_be_missing: false }
+        Self { client, url, kind, resource, may_be_missing: false, without_it: None }
     }
 
     /// Of a kind that the API server may not know, and come to know.
     pub(crate) fn that_may_be_missing(self) -> Self {
         Self { may_be_missing: true, ..self }
+    }
+
+    /// Of a kind that the operator need not be allowed to read, and what it does then.
+    pub(crate) fn that_may_be_forbidden(self, without_it: &'static str) -> Self {
+        Self { without_it: Some(without_it), ..self }
     }
 
     /// A page of the newest list there is; the first with an empty token. `again`: the last attempt took too long.

@@ -9,6 +9,8 @@ use kerf_cluster::Key;
 use kerf_scheduler::Plan;
 use tracing::info;
 
+use super::batcher::Batch;
+
 /// Pods that the log has told of. A pod that is no longer waiting is forgotten, so that it is told of again when it comes back.
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -18,12 +20,19 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// `pods` are all that a plan was made for.
-    pub(super) fn found(&mut self, pods: BTreeSet<Key>, took: Duration) {
+    /// `pods` are all that a plan was made for. With `batch`, why they were collected for as long as they were.
+    pub(super) fn found(&mut self, pods: BTreeSet<Key>, took: Duration, batch: Option<Batch>) {
         let new: Vec<_> = pods.difference(&self.found).collect();
         if !new.is_empty() {
             let (pods, duration) = (listed(&new), format!("{took:?}"));
-            info!(controller = "provisioner", Pods = pods, duration, "found provisionable pod(s)");
+            info!(
+                controller = "provisioner",
+                Pods = pods,
+                duration,
+                waited = batch.map(|batch| format!("{:?}", batch.lasted)),
+                because = batch.map(|batch| batch.closed.to_string()),
+                "found provisionable pod(s)"
+            );
         }
         self.found = pods;
     }

@@ -409,3 +409,30 @@ pub(super) async fn disk_in_zone(world: &World, key: &str, zone: &str) {
 pub(super) fn volume(claim: &str) -> Value {
     json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]})
 }
+
+pub async fn the_pods_of_a_rollout_get_their_node_together(world: World) {
+    with_pool(&world, &json!({})).await;
+    world.create(build::deployment("web", 5, &json!({}))).await;
+    world.until("the pods run", async |world: &World| all_run(world, 5).await).await;
+    world.until("the node is ready", one_ready_node).await;
+}
+
+/// Without the flag a batch is closed when nothing has come for a second.
+pub async fn a_rollout_that_is_complete_does_not_wait_for_quiet(world: World) {
+    with_pool(&world, &json!({})).await;
+    assert!(planned_within(&world, "web", 5).await < Duration::from_millis(300));
+    world.until("the pods run", async |world: &World| all_run(world, 5).await).await;
+}
+
+/// How long it takes from the creation of a Deployment until there is a claim more.
+async fn planned_within(world: &World, name: &str, replicas: u32) -> Duration {
+    let (before, begin) = (world.list::<NodeClaim>().await.len(), world.now());
+    world.create(build::deployment(name, replicas, &json!({}))).await;
+    world
+        .until("there is a claim", async |world: &World| {
+            let claims = world.list::<NodeClaim>().await.len();
+            if claims > before { Ok(()) } else { Err(format!("{claims} claims")) }
+        })
+        .await;
+    world.now().duration_since(begin).unsigned_abs()
+}

@@ -173,6 +173,13 @@ pub(crate) const BATCH_IDLE_DURATION: Flag = Flag {
     help: "Time without new pending pods after which scheduling begins",
     ..DURATION
 };
+pub(crate) const OWNER_AWARE_BATCHING: Flag = Flag {
+    name: "owner-aware-batching",
+    env: "OWNER_AWARE_BATCHING",
+    heading: "Scheduling",
+    help: "Schedule at once when ReplicaSets, StatefulSets and Jobs have created all their pods, and wait while they have not",
+    ..BOOL
+};
 pub(crate) const PREFERENCE_POLICY: Flag = Flag {
     name: "preference-policy",
     env: "PREFERENCE_POLICY",
@@ -393,6 +400,7 @@ static OWN: [&Flag; 38] = [
     &LOG_OUTPUT_PATHS,
     &BATCH_MAX_DURATION,
     &BATCH_IDLE_DURATION,
+    &OWNER_AWARE_BATCHING,
     &PREFERENCE_POLICY,
     &MIN_VALUES_POLICY,
     &PACKING,

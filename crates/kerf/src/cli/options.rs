@@ -78,6 +78,7 @@ impl Options {
             batching: Batching {
                 idle: values.map(&flags::BATCH_IDLE_DURATION, duration)?,
                 max: values.map(&flags::BATCH_MAX_DURATION, duration)?,
+                by_owner: values.bool(&flags::OWNER_AWARE_BATCHING)?,
             },
             preference_policy: values.preference_policy()?,
             min_values_policy: values.min_values_policy()?,

@@ -3,8 +3,8 @@ use std::{collections::BTreeSet, net::Ipv4Addr, num::NonZero, time::Duration};
 use kerf_controllers::{
     Settings,
     settings::{
-        DashboardEndpoint, FeatureGates, GracePeriod, LeaderElection, Millicores, PreferencePolicy,
-        RepairSettings,
+        Batching, DashboardEndpoint, FeatureGates, GracePeriod, LeaderElection, Millicores,
+        PreferencePolicy, RepairSettings,
     },
 };
 use kerf_model::MinValuesPolicy;
@@ -215,6 +215,10 @@ fn each_flag_has_its_setting() {
     let without = Settings { pod_metrics: false, ..Settings::default() };
     assert_eq!(settings(&["--disable-pod-metrics"], &[]), without);
     assert_eq!(settings(&[], &[("DISABLE_POD_METRICS", "true")]), without);
+    let batching = Batching { by_owner: true, ..Batching::default() };
+    let by_owner = Settings { batching, ..Settings::default() };
+    assert_eq!(settings(&["--owner-aware-batching"], &[]), by_owner);
+    assert_eq!(settings(&[], &[("OWNER_AWARE_BATCHING", "true")]), by_owner);
     let packed = Settings { packing: true, ..Settings::default() };
     assert_eq!(settings(&["--packing"], &[]), packed);
     assert_eq!(settings(&[], &[("PACKING", "true")]), packed);

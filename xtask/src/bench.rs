@@ -1,5 +1,6 @@
 //! `cargo xtask bench`
 
+mod arrival;
 mod consolidation;
 mod go_random;
 mod lower_bound;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Consolidation(Comparing),
     /// Plan pods with EC2's types and prices, and compare what the plans cost with a lower bound
     Packing(packing::Packing),
+    /// Let a thousand pods arrive in virtual time, and measure what is launched and evicted until nothing happens any more
+    Arrival(arrival::Arrival),
 }
 
 #[derive(Args)]
@@ -57,6 +60,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Scheduling(arguments) => scheduling(&arguments),
         Command::Consolidation(arguments) => consolidation::run(&arguments),
         Command::Packing(arguments) => packing::run(&arguments),
+        Command::Arrival(arguments) => arrival::run(&arguments),
     }
 }
 

@@ -177,6 +177,11 @@ impl Ledger {
         self.pods.running()
     }
 
+    /// How long pods waited from their creation until they ran: milliseconds, and how many pods it was.
+    pub fn waits(&self) -> &BTreeMap<i64, u64> {
+        self.pods.waits()
+    }
+
     pub fn pending_pods(&self) -> usize {
         self.pods.pending()
     }

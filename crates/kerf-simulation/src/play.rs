@@ -8,7 +8,7 @@ use kerf_testbed::{
     actors::{self, Actors, KubeletSettings},
 };
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -160,6 +160,7 @@ impl Play {
                 pod_terminate: scenario.timing.pod_terminate.as_duration(),
                 ..KubeletSettings::default()
             }),
+            pace: scenario.pace,
             ..Actors::default()
         });
         let offers = Arc::new(Offers::new(market.offers()));
@@ -223,6 +224,11 @@ impl Play {
                 }
             }
         }
+    }
+
+    /// Puts an object into the cluster that the scenario does not have.
+    pub async fn create(&self, object: &Value) -> Result<(), PlayError> {
+        self.writer.create(object).await.map(|_| ())
     }
 
     pub fn ledger(&self) -> &Ledger {

@@ -12,6 +12,7 @@ use kerf_admission::Definitions;
 use kerf_api::GoDuration;
 use kerf_manifests::{Lines, SyntaxProblem};
 use kerf_model::Quantity;
+use kerf_testbed::actors::ClientPace;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
@@ -84,6 +85,9 @@ pub struct Scenario {
     /// What becomes of the numbers of pods.
     #[serde(skip)]
     pub load: Load,
+    /// How fast the controllers of workloads create pods. `None`: all at once.
+    #[serde(skip)]
+    pub pace: Option<ClientPace>,
     /// What is there from the start. Snapshots bring it; files cannot.
     #[serde(skip)]
     pub initial: InitialCluster,

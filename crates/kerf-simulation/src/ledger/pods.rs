@@ -21,11 +21,14 @@ pub(super) struct Pods {
     orphaned: BTreeMap<String, VecDeque<Story>>,
     pending: usize,
     running: usize,
+    /// By how many milliseconds it took from the creation of a pod until it ran.
+    waits: BTreeMap<i64, u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Pod {
     uid: String,
+    created: Timestamp,
     owner: String,
     /// Pods of daemons come and go with their node, so what happens to them says nothing.
     is_daemon: bool,
@@ -65,6 +68,10 @@ impl Pods {
         self.running
     }
 
+    pub(super) fn waits(&self) -> &BTreeMap<i64, u64> {
+        &self.waits
+    }
+
     pub(super) fn pending(&self) -> usize {
         self.pending
     }
@@ -91,7 +98,7 @@ impl Pods {
             self.forget(key, &mut change);
         }
         if !self.all.contains_key(key) {
-            let pod = self.meet(object);
+            let pod = self.meet(object, now);
             self.all.insert(key.to_owned(), pod);
         }
         self.update(key, object, now, &mut change);
@@ -102,7 +109,7 @@ impl Pods {
     }
 
     /// A pod that was not there before, which may take the place of one that was evicted.
-    fn meet(&mut self, object: &Value) -> Pod {
+    fn meet(&mut self, object: &Value, now: Timestamp) -> Pod {
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
         let owner_text = |field: &str| {
@@ -114,6 +121,7 @@ impl Pods {
         let requests = spec.and_then(Result::ok).map(|spec| pod::requests(&spec, None));
         let pod = Pod {
             uid: text(object, "/metadata/uid").to_owned(),
+            created: now,
             owner: uid,
             is_daemon: owner_text("kind") == "DaemonSet",
             node: String::new(),
@@ -157,6 +165,10 @@ impl Pods {
         };
         if phase != pod.phase {
             change.started = phase == Phase::Running && !pod.is_daemon;
+            if change.started {
+                let waited = now.as_millisecond() - pod.created.as_millisecond();
+                *self.waits.entry(waited).or_default() += 1;
+            }
             if !pod.is_daemon {
                 self.pending -= usize::from(pod.phase == Phase::Pending);
                 self.running -= usize::from(pod.phase == Phase::Running);
@@ -228,6 +240,7 @@ mod tests {
         assert_eq!((pods.pending(), pods.running()), (1, 0));
         let change = pods.see("d/a", &pod("1", "n", "Running", false), false, at(1));
         assert_eq!((change.started, change.nodes), (true, vec!["n".to_owned()]));
+        assert_eq!(pods.waits, [(60_000, 1)].into());
         let (requested, count) = pods.on("n");
         assert_eq!((requested.amount("cpu").to_string(), count), ("500m".into(), 1));
         pods.see("d/a", &pod("1", "n", "Succeeded", false), false, at(2));

@@ -100,6 +100,7 @@ pub(super) fn cluster(
             sets,
         },
         record: Vec::new(),
+        pace: None,
     })
 }
 

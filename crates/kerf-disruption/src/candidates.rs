@@ -169,9 +169,8 @@ const ENABLED: (&str, CandidateCheck) = ("its NodePool consolidates", |snapshot,
     require(!never, || Blocked::ConsolidationDisabled { pool: candidate.pool.clone() })
 });
 const QUIET: (&str, CandidateCheck) =
-    ("no pod has come or gone for consolidateAfter", |_, candidate| {
-        let quiet = candidate.node.disruption.consolidatable;
-        require(quiet, || Blocked::NotConsolidatable)
+    ("no pod has come or gone for consolidateAfter", |snapshot, candidate| {
+        require(snapshot.is_quiet(&candidate.node), || Blocked::NotConsolidatable)
     });
 
 pub(crate) const EMPTINESS: [(&str, CandidateCheck); 4] = [

@@ -32,7 +32,7 @@ impl Fingerprint {
             [snapshot.is_in_queue(node), nominated, facts.do_not_disrupt, facts.ready]
                 .hash(&mut hasher);
             let unreadable = facts.unreadable.is_some();
-            (facts.consolidatable, facts.drifted_since, unreadable).hash(&mut hasher);
+            (snapshot.is_quiet(node), facts.drifted_since, unreadable).hash(&mut hasher);
             let matches = facts.repair.iter().map(|one| (&one.condition, &one.reason, one.since));
             (facts.registered, facts.do_not_repair).hash(&mut hasher);
             matches.for_each(|one| one.hash(&mut hasher));

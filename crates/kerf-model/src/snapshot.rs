@@ -9,7 +9,7 @@ use kerf_api::conditions::{Conditioned, READY};
 use kerf_api::{NodePool, ObjectExt};
 
 use crate::catalogue::satisfies_min_values;
-use crate::disruption::{NodeDisruption, Obstacle, PoolDisruption, StaticPool};
+use crate::disruption::{Consolidatable, NodeDisruption, Obstacle, PoolDisruption, StaticPool};
 use crate::instance_type::InstanceType;
 use crate::labels::{INITIALIZED, INSTANCE_TYPE, KnownLabels, Labels, NODE_POOL, REGISTERED};
 use crate::pdb::{Evicted, PdbLimits};
@@ -174,6 +174,14 @@ impl Snapshot {
     pub fn is_settling(&self, node: &Node) -> bool {
         let until = self.pool_of(node).and_then(|pool| pool.settles_at(node));
         until.is_some_and(|until| self.now < until)
+    }
+
+    /// Whether no pod has come or gone on the node for as long as its pool asks. The condition of its claim says so a moment after time
+    /// does. In that moment the node would be none that may go, and one that takes the pods of others.
+    pub fn is_quiet(&self, node: &Node) -> bool {
+        let rules = self.pool_of(node).map(|pool| &pool.disruption);
+        let by_time = rules.map(|rules| rules.consolidatable(&node.disruption, self.now));
+        node.disruption.consolidatable || by_time == Some(Consolidatable::Now)
     }
 
     /// Until when the node is left out of consolidation because a pod came or went, if it is now.

@@ -6,10 +6,10 @@ use kerf_stories::{
     chapters::{
         buffers::from_room_to_nothing,
         crashes::from_one_node_to_another,
-        deletion_costs::{marked_pods, only_foreign_costs_are_left},
+        deletion_costs::{from_three_nodes_to_two, marked_pods, only_foreign_costs_are_left},
         life_of_a_node::from_pending_pod_to_nothing,
     },
-    stories::settings::buffering,
+    stories::settings::{buffering, costing},
 };
 use kerf_testbed::{EventLog, Faults, Testbed, Write};
 
@@ -77,6 +77,23 @@ fn an_operator_killed_after_any_call_launches_the_room_of_a_buffer_once() {
         let (log, _) = play_with(buffering(), 7, Some(call), from_room_to_nothing);
         let (claims, nodes) = (created(&log, "nodeclaims.karpenter.sh"), created(&log, "nodes"));
         assert_eq!((claims, nodes), (1, 1), "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+#[test]
+fn an_operator_killed_after_any_call_empties_a_node_without_an_eviction() {
+    let count = |log: &EventLog| {
+        ["nodeclaims.karpenter.sh", "nodes", "pods"].map(|resource| created(log, resource))
+    };
+    let shrinks = async |world: &World| {
+        from_three_nodes_to_two(world).await;
+    };
+    let (log, calls) = play_with(costing(), 7, None, shrinks);
+    assert_eq!(count(&log), [3, 3, 9], "{log}");
+    // How nodes come up is another test's business; a story of nine pods has more calls than need be tried.
+    for call in (calls / 3..calls).step_by(3) {
+        let (log, _) = play_with(costing(), 7, Some(call), shrinks);
+        assert_eq!(count(&log), [3, 3, 9], "killed after call {call} of {calls}:\n{log}");
     }
 }
 

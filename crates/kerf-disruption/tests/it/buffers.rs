@@ -24,7 +24,7 @@ fn of_default(places: Vec<Place>) -> Snapshot {
 
 /// A node that nothing is to be done with.
 fn staying(name: &str, cores: usize) -> Place {
-    place(name, cores).set(|node| node.disruption.consolidatable = false)
+    place(name, cores).stays()
 }
 
 /// A node without pods goes; one that a buffer needs stays, as long as the buffer wants it.
@@ -154,7 +154,7 @@ fn real_pods_move_unless_that_would_take_the_room_of_a_buffer() {
 #[test]
 fn drift_goes_ahead_and_takes_the_room_along() {
     let drifted = place("a", 2).set(|node| node.disruption.drifted_since = Some(ago(5)));
-    let busy = drifted.set(|node| node.disruption.consolidatable = false);
+    let busy = drifted.stays();
     let snapshot = with_buffer(of_default(vec![busy.clone()]), 1, "1");
     let found = first_pass(&snapshot);
     assert_eq!(told(&found.commands[0]), "Drift a -> fake-it-1");

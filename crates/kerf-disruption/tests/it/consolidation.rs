@@ -127,11 +127,7 @@ fn filters_have_their_reasons() {
     when_empty.disruption.policy = ConsolidationPolicy::WhenEmpty;
     let message = "NodePool \"default\" has consolidation policy WhenEmpty, but node is not empty";
     check(node(), when_empty, message);
-    check(
-        node().set(|node| node.disruption.consolidatable = false),
-        pool(),
-        "its NodeClaim is not Consolidatable",
-    );
+    check(node().stays(), pool(), "its NodeClaim is not Consolidatable");
     let mut well_used = pool();
     well_used.disruption.controls.utilization_threshold = "0.01".parse().unwrap();
     check(node(), well_used, "utilization 0.03");
@@ -165,6 +161,7 @@ fn settling_nodes_take_no_pods_but_new_ones_do() {
     assert!(pass.commands.is_empty(), "{:?}", commands(&pass));
     let mut places = places;
     places[1].node.disruption.last_pod_event = None;
+    places[1] = places[1].clone().stays();
     assert_eq!(decided(&snapshot(vec![pool("default")], places)), ["SingleNode a"]);
 }
 
@@ -284,7 +281,7 @@ fn commands_are_looked_at_again() {
         places
     };
     let churn = Err("validation_churn");
-    check(changed(|place| place.node.disruption.consolidatable = false), pool(), churn);
+    check(changed(|place| *place = place.clone().stays()), pool(), churn);
     check(changed(|place| place.node.disruption.do_not_disrupt = true), pool(), churn);
     check(changed(|place| place.node.deleting = true), pool(), churn);
     check(vec![], pool(), churn);

@@ -1,8 +1,9 @@
+use jiff::SignedDuration;
 use kerf_api::{ConsolidationPolicy, DurationOrNever};
 use kerf_model::disruption::{Cost, PodDisruption};
 
 use crate::build::pod;
-use crate::places::{budget, decided, first_pass, place, pool, snapshot, static_pool, why};
+use crate::places::{budget, decided, first_pass, now, place, pool, snapshot, static_pool, why};
 
 #[test]
 fn all_empty_nodes_go_in_one_command() {
@@ -43,10 +44,26 @@ fn policies_do_not_matter_but_never_does() {
 
 #[test]
 fn nodes_that_are_not_consolidatable_stay() {
-    let places = vec![place("a", 1).set(|node| node.disruption.consolidatable = false)];
+    let places = vec![place("a", 1).stays()];
     let pass = first_pass(&snapshot(vec![pool("default")], places));
     assert!(pass.commands.is_empty());
     assert!(why(&pass, "a")[0].contains("not Consolidatable"));
+}
+
+/// A moment later the condition of its claim says so as well. In that moment it would be the best place for the pods of another.
+#[test]
+fn a_node_whose_time_has_just_come_goes_and_takes_no_pods() {
+    let check = |seconds: i64, expected: &[&str]| {
+        let empty = place("empty", 4).set(|node| {
+            node.disruption.consolidatable = false;
+            node.disruption.last_pod_event = Some(now() - SignedDuration::from_secs(seconds));
+        });
+        let places = vec![empty, place("full", 4).runs("p", "3500m")];
+        assert_eq!(decided(&snapshot(vec![pool("default")], places)), expected, "{seconds}");
+    };
+    check(59, &[]);
+    check(60, &["Emptiness empty"]);
+    check(61, &["Emptiness empty"]);
 }
 
 #[test]

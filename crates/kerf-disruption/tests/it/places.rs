@@ -162,14 +162,21 @@ impl Place {
         Arc::make_mut(self.node.pods.last_mut().expect("a pod"))
     }
 
-    /// It is there to take pods, and not to go.
+    /// It is there to take pods, and not to go: its claim says nothing of when it was initialised.
     pub(crate) fn stays(self) -> Self {
-        self.set(|node| node.disruption.consolidatable = false)
+        self.set(|node| {
+            let facts = &mut node.disruption;
+            facts.consolidatable = false;
+            facts.initialized_at = facts.initialized_at.filter(|_| facts.last_pod_event.is_some());
+        })
     }
 
     /// A pod has just come or gone.
     pub(crate) fn settling(self) -> Self {
-        self.set(|node| node.disruption.last_pod_event = Some(now()))
+        self.set(|node| {
+            node.disruption.initialized_at = Some(ago(590));
+            node.disruption.last_pod_event = Some(now());
+        })
     }
 
     pub(crate) fn set(mut self, change: impl FnOnce(&mut Node)) -> Self {

@@ -53,7 +53,8 @@ pub async fn from_three_nodes_to_two(world: &World) -> [BTreeSet<String>; 2] {
         .await;
     let left = names(&world.list::<Pod>().await);
     let expected: BTreeSet<_> = before.difference(&names(&first)).cloned().collect();
-    assert!(left.is_subset(&before), "no pod was started again: {left:?} of {before:?}");
+    let log = world.event_log_if_any().map(|log| log.to_string()).unwrap_or_default();
+    assert!(left.is_subset(&before), "a pod was started again: {left:?} of {before:?}\n{log}");
     [expected, left]
 }
 

@@ -7,6 +7,11 @@ pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// On Nodes, and on NodeClaims until their Node is registered: `true` forbids every repair of the node.
 pub const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
 
+/// On NodeClaims: the boot ID of the node before the cloud was asked to restart the machine. There while a reboot is under way.
+pub const REBOOT_PRE_BOOT_ID: &str = "karpenter.sh/reboot-pre-boot-id";
+/// On NodeClaims: how long pods may take to leave before a reboot (a Go duration; `0s` for no drain).
+pub const REBOOT_TERMINATION_GRACE_PERIOD: &str = "karpenter.sh/reboot-termination-grace-period";
+
 /// On NodePools and NodeClaims: the drift hash of the pool's template, see [`crate::hash`].
 pub const NODE_POOL_HASH: &str = "karpenter.sh/nodepool-hash";
 pub const NODE_POOL_HASH_VERSION: &str = "karpenter.sh/nodepool-hash-version";
@@ -38,3 +43,6 @@ pub const REPLACES: &str = "karpenter.sh/nodeclaim-replaces";
 /// On NodeClaims: how often replacing it came to nothing, and when it is tried again (JSON; Kerf's own). See
 /// [`crate::Setback`].
 pub const SETBACK: &str = "karpenter.sh/nodeclaim-setback";
+
+/// On NodeClaims: when its node was rebooted (JSON; Kerf's own). See [`crate::Reboots`].
+pub const REBOOTS: &str = "karpenter.sh/nodeclaim-reboots";

@@ -30,6 +30,15 @@ pub const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 pub const CONSISTENT_STATE_FOUND: &str = "ConsistentStateFound";
 pub const DISRUPTION_REASON: &str = "DisruptionReason";
 
+/// The machine of its node is restarted in place. While it is True, the reason says whether the cloud has accepted.
+pub const REBOOTING: &str = "Rebooting";
+pub const REBOOT_REQUESTED: &str = "RebootRequested";
+pub const REBOOT_ISSUED: &str = "RebootIssued";
+pub const REBOOT_SUCCEEDED: &str = "RebootSucceeded";
+pub const REBOOT_FAILED: &str = "RebootFailed";
+/// It was called off before the cloud was asked.
+pub const REBOOT_WITHDRAWN: &str = "RebootWithdrawn";
+
 /// The reason of a condition that has not been checked yet.
 pub const AWAITING_RECONCILIATION: &str = "AwaitingReconciliation";
 

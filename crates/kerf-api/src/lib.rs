@@ -24,6 +24,7 @@ pub mod node_overlay;
 pub mod nodeclaim;
 pub mod nodepool;
 pub mod objects;
+mod reboots;
 pub mod requirement;
 pub mod schema;
 mod setback;
@@ -48,6 +49,7 @@ pub use nodepool::{
     TemplateMetadata,
 };
 pub use objects::{NodeExt, ObjectExt};
+pub use reboots::Reboots;
 pub use requirement::{NodeClassReference, NodeSelectorRequirement, Operator, UnknownOperator};
 pub use setback::Setback;
 

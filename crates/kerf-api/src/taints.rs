@@ -8,6 +8,8 @@ pub const NO_EXECUTE: &str = "NoExecute";
 
 /// Key of the taint on nodes that are about to be removed.
 pub const DISRUPTED: &str = "karpenter.sh/disrupted";
+/// Key of the taint on nodes that are about to be rebooted, until they are back.
+pub const REBOOTING: &str = "karpenter.sh/rebooting";
 /// Key of the taint that nodes are born with and that registration removes.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
 
@@ -25,6 +27,10 @@ const EPHEMERAL: [(&str, &str); 5] = [
 
 pub fn disrupted() -> Taint {
     taint(DISRUPTED, NO_SCHEDULE)
+}
+
+pub fn rebooting() -> Taint {
+    taint(REBOOTING, NO_SCHEDULE)
 }
 
 pub fn unregistered() -> Taint {

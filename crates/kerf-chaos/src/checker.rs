@@ -373,13 +373,14 @@ impl Checker {
         self.commands += 1;
         let heard = self.now - self.lag();
         let known = |since: Millis| since <= heard;
-        if self.nodes.get(&claim.node).is_some_and(|node| !node.is_disrupted) {
+        // A reboot stands on the claim before the node is tainted: nothing else can be lost with the operator then.
+        if !claim.is_rebooting && self.nodes.get(&claim.node).is_some_and(|it| !it.is_disrupted) {
             let what =
                 format!("NodeClaim {name} is disrupted, and its node {} has no taint", claim.node);
             self.note(Invariant::TaintBeforeDisruption, what);
         }
-        // Drift goes on in spite of such pods where there is a time by which they have to go.
-        let is_forced = claim.has_grace_period && reason == "Drifted";
+        // Drift goes on in spite of such pods where there is a time by which they have to go, and they ride through a reboot.
+        let is_forced = claim.has_grace_period && reason == "Drifted" || claim.is_rebooting;
         let mut on_node = self.pods.iter().filter(|(_, pod)| pod.node == claim.node);
         if !claim.node.is_empty()
             && !is_forced

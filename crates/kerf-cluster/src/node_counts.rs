@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kerf_api::{
     NodeClaim, NodePool, ObjectExt,
-    conditions::{Conditioned, DISRUPTION_REASON, INSTANCE_TERMINATING},
+    conditions::{Conditioned, DISRUPTION_REASON, INSTANCE_TERMINATING, REBOOTING},
 };
 use kerf_model::{NodeCount, Quantity};
 
@@ -41,7 +41,7 @@ impl Cluster {
         let deleted = claim.is_deleting();
         if marked || deleted || claim.is_true(INSTANCE_TERMINATING) {
             ClaimStage::Leaving
-        } else if claim.is_true(DISRUPTION_REASON) {
+        } else if claim.is_true(DISRUPTION_REASON) && !claim.is_true(REBOOTING) {
             ClaimStage::Replacing
         } else {
             ClaimStage::Active
@@ -52,7 +52,38 @@ impl Cluster {
 /// Where in its life a claim is, as far as its pool's number of nodes goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimStage {
+    /// A node that is rebooted is one that stays.
     Active,
     Replacing,
     Leaving,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A static pool launches nothing in its place.
+    #[test]
+    fn a_node_that_is_rebooted_counts_as_one_that_stays() {
+        for (rebooting, expected) in [("False", [0, 1]), ("True", [1, 0])] {
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status, "reason": "Because", "message": "",
+                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            };
+            let conditions =
+                [condition(DISRUPTION_REASON, "True"), condition(REBOOTING, rebooting)];
+            let claim: NodeClaim = serde_json::from_value(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {"name": "c", "labels": {"karpenter.sh/nodepool": "p"}},
+                "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+                "status": {"conditions": conditions},
+            }))
+            .unwrap();
+            let mut cluster = Cluster::default();
+            cluster.apply(claim);
+            let count = cluster.node_count("p");
+            assert_eq!([count.active, count.replacing], expected, "{rebooting}");
+        }
+    }
 }

@@ -5,8 +5,8 @@ use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{
         Container, ContainerPort, ContainerState, ContainerStateTerminated, ContainerStatus, Node,
-        Pod, PodCondition, PodSpec, PodStatus, PodTemplate, PodTemplateSpec, ReplicationController,
-        Volume,
+        NodeSystemInfo, Pod, PodCondition, PodSpec, PodStatus, PodTemplate, PodTemplateSpec,
+        ReplicationController, Volume,
     },
 };
 use kerf_api::annotations::{
@@ -44,7 +44,11 @@ pub(crate) fn daemon_set(set: &mut DaemonSet) {
 pub(crate) fn node(node: &mut Node) {
     if let Some(status) = &mut node.status {
         status.images = None;
-        status.node_info = None;
+        // By it a reboot is seen.
+        status.node_info = status
+            .node_info
+            .take()
+            .map(|info| NodeSystemInfo { boot_id: info.boot_id, ..NodeSystemInfo::default() });
         status.addresses = None;
         // Told every few minutes; without it such a message is no change.
         for condition in status.conditions.iter_mut().flatten() {

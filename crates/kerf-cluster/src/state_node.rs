@@ -11,10 +11,10 @@ use k8s_openapi::{
 };
 use kerf_api::{
     NodeClaim, NodeExt, ObjectExt,
-    conditions::{Conditioned, INITIALIZED, INSTANCE_TERMINATING},
+    conditions::{Conditioned, INITIALIZED, INSTANCE_TERMINATING, REBOOTING},
     labels, taints,
 };
-use kerf_model::{Resources, resources::ResourcesError};
+use kerf_model::{Resources, reboot::RebootHistory, resources::ResourcesError};
 use kube_core::ResourceExt;
 
 use crate::Cluster;
@@ -125,10 +125,18 @@ impl StateNode<'_> {
     }
 
     /// Its claim remembers it where somebody has taken the label from the node: budgets go on counting the node, and it stays a
-    /// candidate. Upstream it is neither from then on.
+    /// candidate. Upstream it is neither from then on. A node that is about to be rebooted is none that pods can go to now.
     pub fn is_initialized(&self) -> bool {
+        if self.is_rebooting() {
+            return false;
+        }
         let was = |claim: &Arc<NodeClaim>| self.is_registered() && claim.is_true(INITIALIZED);
         self.is_labelled(labels::INITIALIZED) || self.claim.is_none_or(was)
+    }
+
+    /// Its machine is restarted in place, or is about to be.
+    pub fn is_rebooting(&self) -> bool {
+        self.claim.is_some_and(|claim| claim.is_true(REBOOTING))
     }
 
     /// On its way out. A node whose claim stays is drained by the one that deleted it, and comes back.
@@ -159,7 +167,8 @@ impl StateNode<'_> {
         )
     }
 
-    /// The taints that pods have to tolerate: those that go away while a node starts do not count.
+    /// The taints that pods have to tolerate: those that go away while a node starts do not count. A node that did not come back from
+    /// its reboot is none that starts.
     pub fn taints(&self) -> Vec<&Taint> {
         let of_node = self.node.and_then(|node| node.spec.as_ref()?.taints.as_deref());
         let of_claim = self.claim.and_then(|claim| claim.spec.taints.as_deref());
@@ -167,10 +176,13 @@ impl StateNode<'_> {
         let startup = self.claim.and_then(|claim| claim.spec.startup_taints.as_deref());
         let goes_away = |taint: &Taint| {
             let startup = startup.unwrap_or_default();
-            taints::is_ephemeral(taint) || startup.iter().any(|one| taints::same(one, taint))
+            taints::is_ephemeral(taint)
+                || startup.iter().any(|one| taints::same(one, taint))
+                || taints::same(taint, &taints::rebooting())
         };
-        let initialized = self.is_initialized();
-        all.iter().filter(|taint| initialized || !goes_away(taint)).collect()
+        let failed = self.claim.is_some_and(|claim| RebootHistory::from(&**claim).has_failed());
+        let starts = !self.is_initialized() && !failed;
+        all.iter().filter(|taint| !starts || !goes_away(taint)).collect()
     }
 
     fn amounts(
@@ -232,5 +244,50 @@ mod tests {
         check(false, &json!({registered: "true", initialized: "true"}), true);
         // Its Node was deleted and came again: to be registered, it has to be looked at as any other.
         check(true, &json!({}), false);
+    }
+
+    /// Whose machine is restarted: pods wait for it, and nothing is planned onto it that has another place.
+    #[test]
+    fn a_node_that_is_rebooted_is_one_that_starts() {
+        let taints = json!([
+            {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+            {"key": "dedicated", "effect": "NoSchedule"},
+        ]);
+        let check = |status: &str, reason: &str, label: bool, initialized: bool, left: &[&str]| {
+            let condition = |kind: &str, status: &str, reason: &str| {
+                json!({"type": kind, "status": status, "reason": reason, "message": "",
+                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            };
+            let claim: NodeClaim = serde_json::from_value(json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"},
+                "spec": {"requirements": [], "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}},
+                "status": {"providerID": "cloud://1", "conditions": [condition("Rebooting", status, reason)]},
+            }))
+            .unwrap();
+            let mut labels = json!({"karpenter.sh/registered": "true"});
+            if label {
+                labels["karpenter.sh/initialized"] = json!("true");
+            }
+            let node: Node = serde_json::from_value(json!({
+                "metadata": {"name": "n", "labels": labels},
+                "spec": {"providerID": "cloud://1", "taints": taints},
+            }))
+            .unwrap();
+            let mut cluster = Cluster::default();
+            cluster.apply(claim);
+            cluster.apply(node);
+            let machine = cluster.state_nodes().next().unwrap();
+            assert_eq!(machine.is_initialized(), initialized, "{status} {reason}");
+            let found: Vec<_> = machine.taints().into_iter().map(|taint| &*taint.key).collect();
+            assert_eq!(found, left, "{status} {reason}");
+        };
+        check("True", "RebootRequested", true, false, &["dedicated"]);
+        check("True", "RebootIssued", false, false, &["dedicated"]);
+        check("False", "RebootSucceeded", false, false, &["dedicated"]);
+        // Pods do not wait for a node that did not come back.
+        let all = ["karpenter.sh/rebooting", "node.kubernetes.io/unreachable", "dedicated"];
+        check("False", "RebootFailed", false, false, &all);
+        check("False", "RebootSucceeded", true, true, &all);
     }
 }

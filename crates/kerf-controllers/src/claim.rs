@@ -1,4 +1,4 @@
-//! Controllers of NodeClaims: creation, launch, registration, initialization, conditions, expiration, garbage collection.
+//! Controllers of NodeClaims: creation, launch, registration, initialization, conditions, reboots, expiration, garbage collection.
 
 pub(crate) mod conditions;
 pub(crate) mod consistency;
@@ -9,4 +9,5 @@ pub(crate) mod hydration;
 pub(crate) mod instance;
 pub(crate) mod lifecycle;
 mod patience;
+pub(crate) mod reboot;
 pub(crate) mod writes;

@@ -8,6 +8,7 @@
 //! | `start` | from a decision to a command under way |
 //! | `execution` | from there to the end, or the rollback |
 //! | `commands` | which commands are under way, and what each waits for |
+//! | `reboot` | from a decision to a reboot, which stands on the NodeClaim |
 //! | `record` | the part of a command that survives the operator |
 //! | `recovery` | what to do with commands of an operator that has ended |
 //! | `marking` | the taint and the condition on disrupted nodes and claims |
@@ -16,6 +17,7 @@
 mod commands;
 mod execution;
 mod marking;
+mod reboot;
 mod record;
 mod recovery;
 mod reports;
@@ -25,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kerf_cluster::snapshot::Inputs;
-use kerf_disruption::{Command, Memory, Pass};
+use kerf_disruption::{Command, Decision, Memory, Pass};
 use kerf_model::Snapshot;
 use kerf_runtime::{Queue, compute};
 use kerf_scheduler::{Options, ReservedMode};
@@ -214,13 +216,13 @@ impl Disruption {
         state: &mut State,
         command: &Command,
     ) -> Result<bool, NotStarted> {
-        let failure = match start::start(context, &self.commands, command).await {
-            Ok(name) => {
-                self.started.add(name);
-                return Ok(true);
-            }
-            Err(failure) => failure,
+        let started = match command.decision() {
+            Decision::Reboot => reboot::commit(context, &self.commands, command).await,
+            _ => start::start(context, &self.commands, command)
+                .await
+                .map(|name| self.started.add(name)),
         };
+        let Err(failure) = started else { return Ok(true) };
         let Some(why) = failure.blocked() else {
             state.memory.reject(command);
             return Err(failure);

@@ -16,6 +16,7 @@ mod disruption;
 mod names;
 mod pods;
 pub(crate) mod provider;
+mod reboot;
 mod scheduling;
 pub(crate) mod state;
 
@@ -24,6 +25,7 @@ use deletion_cost::DeletionCostMetrics;
 pub(crate) use deletion_cost::Written;
 use disruption::DisruptionMetrics;
 use pods::PodTimes;
+use reboot::RebootMetrics;
 use scheduling::SchedulingMetrics;
 
 /// Counters and histograms; cheap to clone, and every clone counts the same.
@@ -50,6 +52,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) deletion_costs: DeletionCostMetrics,
     pub(crate) disruption: DisruptionMetrics,
     pub(crate) pods: PodTimes,
+    pub(crate) reboots: RebootMetrics,
     pub(crate) scheduling: SchedulingMetrics,
     static_wanted: Family<Pool, Gauge>,
     static_nodes: Family<Pool, Gauge>,
@@ -132,6 +135,7 @@ impl ControllerMetrics {
             deletion_costs: DeletionCostMetrics::register(metrics),
             disruption: DisruptionMetrics::register(metrics),
             pods: PodTimes::register(metrics),
+            reboots: RebootMetrics::register(metrics),
             scheduling: SchedulingMetrics::register(metrics),
             static_wanted: Family::default(),
             static_nodes: Family::default(),

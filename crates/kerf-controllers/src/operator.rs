@@ -34,7 +34,7 @@ use crate::{
     claim::{
         conditions::ClaimConditions, consistency::Consistency, creation::Unsettled,
         expiration::Expiration, garbage_collection, hydration::Hydration, lifecycle::Lifecycle,
-        writes::Turns,
+        reboot::Rebooting, writes::Turns,
     },
     context::Context,
     controller::Controllers,
@@ -249,6 +249,7 @@ fn controllers(operator: &Operator, metrics: &ControllerMetrics) -> (Controllers
     controllers.add_task(garbage_collection::CONTROLLER, garbage_collection::run);
     let evictions = Evictions::default();
     controllers.add(Termination { evictions: evictions.clone() });
+    controllers.add(Rebooting { evictions: evictions.clone() });
     controllers.add_task("eviction-queue", |context, stop| evictions.run(context, stop));
     let buffers = if operator.settings.gates.capacity_buffer {
         controllers.add(Buffers)

@@ -27,6 +27,7 @@ pub enum Blocked {
     InQueue,
     NotManaged,
     NoNode,
+    Rebooting,
     NotRegistered,
     NotInitialized,
     Leaving,
@@ -115,11 +116,6 @@ pub enum Blocked {
         obstacle: Obstacle,
     },
     TooManyUnhealthy(TooManyUnhealthy),
-    /// The policies ask for a reboot.
-    Reboot {
-        condition: String,
-        status: String,
-    },
     // Of the simulation.
     NoFeasibleSchedule {
         pods: Vec<Homeless>,
@@ -242,6 +238,7 @@ impl Blocked {
     pub fn name(&self) -> &'static str {
         match self {
             Self::InQueue | Self::Leaving => "already_disrupted",
+            Self::Rebooting => "rebooting",
             Self::NotManaged
             | Self::NoNode
             | Self::NotRegistered
@@ -281,7 +278,6 @@ impl Blocked {
             Self::RepairWithoutPool => "repair_without_pool",
             Self::UnboundedDrain { .. } => "unbounded_drain",
             Self::TooManyUnhealthy(_) => "too_many_unhealthy",
-            Self::Reboot { .. } => "reboot",
             Self::NoFeasibleSchedule { .. } => "no_feasible_schedule",
             Self::MultipleReplacements { .. } => "multiple_replacements",
             Self::NotCheaper { .. } | Self::SameType => "same_or_more_expensive_replacement",
@@ -310,6 +306,7 @@ impl fmt::Display for Blocked {
             Self::InQueue => f.write_str("candidate is already being disrupted"),
             Self::NotManaged => f.write_str("node isn't managed by karpenter"),
             Self::NoNode => f.write_str("nodeclaim does not have an associated node"),
+            Self::Rebooting => f.write_str("node is rebooting"),
             Self::NotRegistered => f.write_str("node isn't initialized nor registered"),
             Self::NotInitialized => f.write_str("node isn't initialized"),
             Self::Leaving => f.write_str("node is deleting or marked for deletion"),
@@ -379,10 +376,6 @@ impl fmt::Display for Blocked {
                 "repair requires a termination grace period to bypass blocking pods (Pod={pod})"
             ),
             Self::TooManyUnhealthy(many) => many.fmt(f),
-            Self::Reboot { condition, status } => write!(
-                f,
-                "condition {condition}={status} asks for a reboot, and Kerf does not reboot nodes yet"
-            ),
             Self::InstanceTypeNotFound { name } => write!(f, "Instance Type \"{name}\" not found"),
             Self::NoCapacityType => write!(f, "Node does not have label \"{CAPACITY_TYPE}\""),
             Self::NoZone => write!(f, "Node does not have label \"{ZONE}\""),

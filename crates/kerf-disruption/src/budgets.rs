@@ -12,12 +12,14 @@ use kerf_model::{
     cron::{CronError, Schedule},
 };
 
+use crate::repair::came_up;
+
 /// How far the budgets of a pool let disruption go, for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// Initialised nodes of the pool, of which percentages are taken.
+    /// Initialised nodes of the pool and those that are rebooted, of which percentages are taken.
     pub nodes: u32,
-    /// Of those, the ones that are being deleted, and the ones that are not ready unless it is about repair.
+    /// Of those, the ones that are being deleted or rebooted, and the ones that are not ready unless it is about repair.
     pub disrupting: u32,
     /// What the strictest budget that is active allows at a time, [`Allowance::UNLIMITED`] without one.
     pub allowed: u32,
@@ -49,10 +51,11 @@ pub fn allowances(snapshot: &Snapshot, reason: DisruptionReason) -> BTreeMap<Str
     let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for node in &snapshot.nodes {
         let Some(pool) = node.pool.as_deref().filter(|_| node.claim.is_some()) else { continue };
-        if node.initialized && !node.disruption.instance_terminating {
+        if came_up(node) && !node.disruption.instance_terminating {
             let (nodes, disrupting) = counts.entry(pool).or_default();
             *nodes += 1;
-            *disrupting += u32::from(node.deleting || is_broken(node, reason));
+            let rebooting = node.disruption.reboots.is_under_way();
+            *disrupting += u32::from(node.deleting || rebooting || is_broken(node, reason));
         }
     }
     let allowance = |(name, pool): (&String, &Arc<Pool>)| {

@@ -36,12 +36,15 @@ pub(crate) struct NodeCheck {
     pub(crate) but_for_repair: bool,
 }
 
-pub(crate) const NODE_CHECKS: [NodeCheck; 11] = [
+pub(crate) const NODE_CHECKS: [NodeCheck; 12] = [
     always("no command is under way for it", |snapshot, node| {
         require(!snapshot.is_in_queue(node), || Blocked::InQueue)
     }),
     always("it has a NodeClaim", |_, node| require(node.claim.is_some(), || Blocked::NotManaged)),
     always("it has a Node", |_, node| require(node.exists, || Blocked::NoNode)),
+    always("it is not being rebooted", |_, node| {
+        require(!node.disruption.reboots.is_under_way(), || Blocked::Rebooting)
+    }),
     always("it is not being deleted", |_, node| require(!node.deleting, || Blocked::Leaving)),
     always("it is registered", |_, node| {
         require(node.initialized || node.disruption.registered, || Blocked::NotRegistered)

@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kerf_api::DisruptionReason;
-use kerf_model::{InstanceType, Node, Pod, Pool, Price, Snapshot, disruption::Cost};
+use kerf_model::{
+    InstanceType, Node, Pod, Pool, Price, Snapshot, disruption::Cost, repair::RepairAction,
+};
 use kerf_scheduler::{Placement, PlannedClaim};
 
 use crate::{balanced::Score, repair::Remedy, simulation::Outcome, terminate_first::GoesFirst};
@@ -47,6 +49,7 @@ pub enum Decision {
     Delete,
     Replace,
     TerminateFirst,
+    Reboot,
 }
 
 /// A node that passed the checks, with what the choice among such nodes depends on.
@@ -156,6 +159,7 @@ impl Decision {
             Self::Delete => "delete",
             Self::Replace => "replace",
             Self::TerminateFirst => "terminate-first",
+            Self::Reboot => "reboot",
         }
     }
 }
@@ -202,6 +206,11 @@ impl Command {
         }
     }
 
+    /// The machine of the node is restarted in place: nothing goes, and nothing comes.
+    pub(crate) fn reboot(method: Method, candidate: Candidate) -> Self {
+        Self { savings: Some(Price::ZERO), ..Self::removal(method, vec![candidate]) }
+    }
+
     /// How many pods would have to move.
     pub fn evictions(&self) -> usize {
         self.candidates.iter().map(|candidate| candidate.pods.len()).sum()
@@ -212,6 +221,10 @@ impl Command {
     }
 
     pub fn decision(&self) -> Decision {
+        let action = self.remedy.as_ref().map(|remedy| remedy.action);
+        if action == Some(RepairAction::Reboot) {
+            return Decision::Reboot;
+        }
         match (&self.goes_first, self.replacements.is_empty()) {
             (Some(_), _) => Decision::TerminateFirst,
             (None, true) => Decision::Delete,

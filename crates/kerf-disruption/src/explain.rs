@@ -210,9 +210,9 @@ impl<'e> Explainer<'e> {
     }
 
     fn unhealthy(&self, node: &Node) -> Option<RepairExplanation> {
-        let matches = &node.disruption.repair;
+        let (matches, not_before) = (&node.disruption.repair, repair::not_before(node));
         let matches: Vec<_> =
-            matches.iter().map(|one| (one.clone(), one.eligible_at(None))).collect();
+            matches.iter().map(|one| (one.clone(), one.eligible_at(not_before))).collect();
         (!matches.is_empty()).then(|| RepairExplanation {
             matches,
             remedy: repair::due(node, self.snapshot.now).ok(),

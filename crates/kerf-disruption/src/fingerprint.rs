@@ -34,7 +34,7 @@ impl Fingerprint {
             let unreadable = facts.unreadable.is_some();
             (snapshot.is_quiet(node), facts.drifted_since, unreadable).hash(&mut hasher);
             let matches = facts.repair.iter().map(|one| (&one.condition, &one.reason, one.since));
-            (facts.registered, facts.do_not_repair).hash(&mut hasher);
+            (facts.registered, facts.do_not_repair, &facts.reboots).hash(&mut hasher);
             matches.for_each(|one| one.hash(&mut hasher));
             setback::in_force(node, snapshot.now).map(|it| it.reason).hash(&mut hasher);
             for pod in &node.pods {

@@ -25,6 +25,7 @@ mod pass;
 pub mod pool_drift;
 mod promise;
 mod quiet;
+pub mod reboot;
 pub mod repair;
 mod replacement;
 mod search;

@@ -1,7 +1,7 @@
 //! The table of disruption methods. A method is one row here, one variant of [`Method`], and one file with its own rules.
 
 use kerf_api::DisruptionReason;
-use kerf_model::Snapshot;
+use kerf_model::{Snapshot, repair::RepairAction};
 
 use crate::{
     blocked::Blocked,
@@ -147,7 +147,10 @@ const REPAIR: Row = Row {
             )
         },
         simulation: |explainer, candidate| {
-            (!repair::needs_no_room(explainer.snapshot, candidate)).then(|| explainer.repair())
+            let action = repair::due(&candidate.node, explainer.snapshot.now).map(|it| it.action);
+            let reboots = action == Ok(RepairAction::Reboot);
+            let moves = !reboots && !repair::needs_no_room(explainer.snapshot, candidate);
+            moves.then(|| explainer.repair())
         },
         weighs_prices: false,
     }),

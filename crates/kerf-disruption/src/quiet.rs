@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kerf_model::{Node, Snapshot};
 
-use crate::{budgets, memory::STALE_AFTER, pass::Pass};
+use crate::{budgets, memory::STALE_AFTER, pass::Pass, repair};
 
 /// Until when another look is of no use while nothing changes: the first moment at which time alone may change what is
 /// found. `None`: the look found something, or did not get to the end.
@@ -27,6 +27,6 @@ pub fn quiet_until(snapshot: &Snapshot, pass: &Pass) -> Option<Timestamp> {
 fn safe_until(snapshot: &Snapshot, node: &Node) -> impl Iterator<Item = Timestamp> {
     let protected = node.pods.iter().filter_map(|pod| pod.disruption.do_not_disrupt.end());
     let tried_again = node.disruption.setback.as_ref().map(|setback| setback.until.0);
-    let due = node.disruption.repair.iter().map(|one| one.eligible_at(None));
+    let due = node.disruption.repair.iter().map(|one| one.eligible_at(repair::not_before(node)));
     protected.chain(due).chain(snapshot.nominated_until(node)).chain(tried_again)
 }

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use kerf_model::{
     Node, Snapshot,
     labels::ZONE,
+    reboot::LastReboot,
     repair::{RepairAction, RepairMatch, RepairPolicy},
 };
 
@@ -18,6 +19,7 @@ use crate::{
     candidates::{REPAIR_OF_NODE, candidate},
     command::{Candidate, Command, Method},
     pass::{Look, afford, spend},
+    reboot::{self, Escalation},
     setback,
     settings::Settings,
     simulation::Simulation,
@@ -44,21 +46,38 @@ pub struct Remedy {
     pub since: Timestamp,
     /// How long the drain may take at most. `None`: as long as the NodeClaim says.
     pub drain: Option<Duration>,
+    /// Why the node is replaced where the policy asks for a reboot.
+    pub instead: Option<Escalation>,
     /// The higher goes first.
     urgency: SignedDuration,
 }
 
 /// What is due for the node now.
 pub fn due(node: &Node, now: Timestamp) -> Result<Remedy, Blocked> {
-    let matches = &node.disruption.repair;
-    resolve(matches, now, None).ok_or_else(|| {
-        let next = matches.iter().min_by_key(|one| one.eligible_at(None));
+    let (matches, reboots) = (&node.disruption.repair, &node.disruption.reboots);
+    let not_before = not_before(node);
+    let remedy = resolve(matches, now, not_before).ok_or_else(|| {
+        let next = matches.iter().min_by_key(|one| one.eligible_at(not_before));
         next.map_or(Blocked::Healthy, |next| Blocked::Tolerated {
             condition: next.condition.clone(),
             status: next.status.clone(),
-            until: next.eligible_at(None),
+            until: next.eligible_at(not_before),
         })
-    })
+    })?;
+    let instead = match remedy.action {
+        RepairAction::Reboot => reboot::escalation(reboots, now),
+        RepairAction::Replace => None,
+    };
+    let action = if instead.is_some() { RepairAction::Replace } else { remedy.action };
+    Ok(Remedy { action, instead, ..remedy })
+}
+
+/// A node that was rebooted has to show again that it is broken. One whose reboot failed has shown it.
+pub(crate) fn not_before(node: &Node) -> Option<Timestamp> {
+    match node.disruption.reboots.last {
+        LastReboot::Succeeded { at } => Some(at),
+        LastReboot::None | LastReboot::UnderWay | LastReboot::Failed { .. } => None,
+    }
 }
 
 /// One remedy from all matches whose toleration is over. The most disruptive action is taken; who asks for it, how long the drain
@@ -88,6 +107,7 @@ fn resolve(
         reason: source.reason.clone(),
         since: at(source),
         drain,
+        instead: None,
         urgency: due().map(urgency).max().unwrap_or_default(),
     })
 }
@@ -139,13 +159,14 @@ pub(crate) fn look(look: &mut Look<'_>) {
     let simulate = || simulation.get_or_init(|| Simulation::of_repair(snapshot, look.settings));
     let mut allowances = look.found.allowances[&METHOD.reason()].clone();
     let mut looks = 0;
-    for (candidate, _) in due {
+    for (candidate, remedy) in due {
         if let Err(why) = affordable(&allowances, &candidate) {
             look.refuse(&candidate, METHOD, why);
             continue;
         }
-        // Those that are only removed are independent of each other. A replacement is planned in a world that stays as it is.
-        if !needs_no_room(snapshot, &candidate) {
+        // Those that are only removed or rebooted are independent of each other. A replacement is planned in a world that stays as it is.
+        let alone = needs_room(snapshot, &candidate, remedy.action);
+        if alone {
             if !look.found.commands.is_empty() {
                 continue;
             }
@@ -157,8 +178,7 @@ pub(crate) fn look(look: &mut Look<'_>) {
         }
         match command(snapshot, look.settings, simulate, &candidate) {
             Ok(command) => {
-                let alone = !needs_no_room(snapshot, &candidate);
-                if candidate.node.initialized {
+                if came_up(&candidate.node) {
                     // There is room: it was looked at above.
                     drop(spend(&mut allowances, &candidate, METHOD));
                 }
@@ -204,17 +224,28 @@ fn find(look: &mut Look<'_>) -> Vec<(Candidate, Remedy)> {
     found
 }
 
+/// Whether the node was ever one that its pool counts on. One that is back from a reboot is to be initialised again, and one that did
+/// not come back is a loss all the same.
+pub(crate) fn came_up(node: &Node) -> bool {
+    node.initialized || node.disruption.reboots.last != LastReboot::None
+}
+
 /// A node that never came up is no loss to its pool.
 fn affordable(
     allowances: &BTreeMap<String, Allowance>,
     candidate: &Candidate,
 ) -> Result<(), Blocked> {
-    if candidate.node.initialized { afford(allowances, candidate, METHOD) } else { Ok(()) }
+    if came_up(&candidate.node) { afford(allowances, candidate, METHOD) } else { Ok(()) }
 }
 
 /// Whether the node can go without a look at where its pods would go: it has none. A static pool gets another node all the same.
 pub(crate) fn needs_no_room(snapshot: &Snapshot, candidate: &Candidate) -> bool {
     candidate.pods.is_empty() && !snapshot.pools[&candidate.pool].is_static()
+}
+
+/// Whether it is repaired only where something else has room for its pods. Those of a node that is rebooted wait for it.
+pub(crate) fn needs_room(snapshot: &Snapshot, candidate: &Candidate, action: RepairAction) -> bool {
+    action == RepairAction::Replace && !needs_no_room(snapshot, candidate)
 }
 
 /// What repairs the node.
@@ -225,12 +256,14 @@ pub(crate) fn command<'s, 'e: 's>(
     candidate: &Candidate,
 ) -> Result<Command, Blocked> {
     let mut remedy = due(&candidate.node, snapshot.now)?;
-    if remedy.action == RepairAction::Reboot {
-        let Remedy { condition, status, .. } = remedy;
-        return Err(Blocked::Reboot { condition, status });
-    }
     let own = candidate.node.disruption.termination_grace_period;
     remedy.drain = remedy.drain.map(|drain| own.map_or(drain, |own| own.min(drain)));
+    if remedy.action == RepairAction::Reboot {
+        // A deletion would observe the claim's own bound by itself. Here there is none.
+        remedy.drain = remedy.drain.or(own);
+        let command = Command::reboot(METHOD, candidate.clone());
+        return Ok(Command { remedy: Some(remedy), ..command });
+    }
     let rested = || setback::check(&candidate.node, METHOD.reason(), snapshot.now);
     let pool = &snapshot.pools[&candidate.pool];
     let command = if pool.is_static() {

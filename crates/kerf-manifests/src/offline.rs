@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kerf_api::{
     NodeClaim, ObjectExt,
-    conditions::{Conditioned, DISRUPTION_REASON, DRIFTED},
+    conditions::{Conditioned, DISRUPTION_REASON, DRIFTED, REBOOTING},
 };
 use kerf_cluster::{
     Cluster,
@@ -47,10 +47,11 @@ impl Offline {
 }
 
 /// Commands that an operator has under way stand on the claims that they are about: these count as leaving, as they do for
-/// that operator. What is being deleted already is seen to leave without it.
+/// that operator. What is being deleted already is seen to leave without it, and what is rebooted stays.
 fn take_up_commands(cluster: &mut Cluster) -> BTreeSet<String> {
     let going = cluster.claims().values();
     let going = going.filter(|claim| claim.is_true(DISRUPTION_REASON) && !claim.is_deleting());
+    let going = going.filter(|claim| !claim.is_true(REBOOTING));
     let going: BTreeSet<String> = going.map(|claim| claim.name_any()).collect();
     for claim in &going {
         cluster.mark_for_deletion(claim);

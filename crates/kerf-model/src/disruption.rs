@@ -11,6 +11,7 @@ use kerf_api::{
 use crate::{
     NodeCount,
     churn::{ChurnControls, GracePeriod},
+    reboot::RebootHistory,
     repair::RepairMatch,
 };
 
@@ -30,6 +31,8 @@ pub struct NodeDisruption {
     pub registered: bool,
     /// What the repair policies say of its conditions. Empty: it is healthy, or nothing is repaired here.
     pub repair: Vec<RepairMatch>,
+    /// What its claim says of reboots.
+    pub reboots: RebootHistory,
     /// The node's own Ready condition.
     pub ready: bool,
     /// Its node, its claim or a pod on it cannot be read: which, and why.
@@ -159,6 +162,7 @@ impl From<&NodeClaim> for NodeDisruption {
             initialized_at: since(INITIALIZED),
             last_pod_event: claim.last_pod_event(),
             setback: Setback::read(claim),
+            reboots: RebootHistory::from(claim),
             ..Self::default()
         }
     }

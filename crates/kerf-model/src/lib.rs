@@ -18,6 +18,7 @@ pub mod pdb;
 pub mod pod;
 pub mod price;
 pub mod quantity;
+pub mod reboot;
 pub mod repair;
 pub mod requirement;
 pub mod requirements;

@@ -35,11 +35,11 @@ use kerf_provider::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, GetParams, ListParams, PostParams},
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams},
     core::Request,
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -61,7 +61,7 @@ pub use node_class::{GROUP, KIND, KwokNodeClass, KwokNodeClassSpec, KwokNodeClas
 pub use provider::{INSTANCE_TYPES_FILE_PATH, Kwok};
 
 /// The conditions under which a node is repaired. The last two are KWOK's own: nothing but their author sets or resets them, so
-/// that a fault can be played while the kubelet still says that the node is ready.
+/// that a fault can be played while the kubelet still says that the node is ready. Not even a reboot resets the last one.
 pub const REPAIR_POLICIES: [RepairPolicy; 4] = [
     RepairPolicy { termination_grace_period: Some(Duration::ZERO), ..NOT_READY },
     RepairPolicy {
@@ -315,6 +315,22 @@ impl CloudProvider for KwokProvider {
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Err(no_instance(&name)),
             Err(error) => Err(failed(format!("deleting Node {name}"), &error)),
+        }
+    }
+
+    /// There is no machine: its node says at once that it has been booted again. No kubelet goes away for it.
+    async fn reboot(&self, claim: &NodeClaim, operation: &str) -> Result<(), ProviderError> {
+        let name = claim.status.as_ref().map_or("", |status| status.node_name.as_str());
+        if name.is_empty() {
+            let problem = "rebooting nodeclaim, node is not registered";
+            return Err(ProviderError::Other(problem.to_owned()));
+        }
+        let boot = json!({"status": {"nodeInfo": {"bootID": format!("kwok-{operation}")}}});
+        let patch = Patch::Merge(boot);
+        match self.nodes().patch_status(name, &PatchParams::default(), &patch).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Err(no_instance(name)),
+            Err(error) => Err(failed(format!("rebooting Node {name}"), &error)),
         }
     }
 

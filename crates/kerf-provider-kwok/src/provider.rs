@@ -50,6 +50,8 @@ impl Provider for Kwok {
             Rule::new(GROUP, &["kwoknodeclasses"], &["get"])
                 .rarely("the watch has not brought the KWOKNodeClass of a new NodeClaim"),
             Rule::new("", &["nodes"], &["get", "create"]),
+            Rule::new("", &["nodes/status"], &["patch"])
+                .rarely("a node is rebooted, with the feature gate NodeRepair"),
         ];
         RULES
     }

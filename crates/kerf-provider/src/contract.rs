@@ -48,6 +48,15 @@ pub trait CloudProvider: Debug + Send + Sync {
     /// while: it is asked again until the answer is [`ProviderError::NotFound`].
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError>;
 
+    /// Restarts the machine of the claim in place. `Ok` means that the cloud has accepted. The same reboot may be asked for again, also
+    /// after it was carried out, and goes by the same `operation` then; nothing is to be restarted twice for it. The kubelet has to
+    /// report another boot ID (`status.nodeInfo.bootID`) when it comes back.
+    ///
+    /// A provider whose repair policies ask for reboots has to have this.
+    async fn reboot(&self, _claim: &NodeClaim, _operation: &str) -> Result<(), ProviderError> {
+        Err(ProviderError::RebootNotImplemented)
+    }
+
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError>;
 
     /// Every instance that the provider owns.

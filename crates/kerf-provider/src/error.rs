@@ -34,6 +34,12 @@ pub enum ProviderError {
     /// The cloud was not asked, because this process may not change anything now.
     #[error("the call to the cloud was not sent, {0}")]
     NotLeading(String),
+    /// The provider cannot restart machines.
+    #[error("reboot is not implemented by this cloud provider")]
+    RebootNotImplemented,
+    /// The machine cannot be restarted, and asking again is of no use.
+    #[error("{0}")]
+    RebootRejected(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),

@@ -192,6 +192,10 @@ impl CloudProvider for SimulatedCloud {
         self.machines.delete(claim).await
     }
 
+    async fn reboot(&self, claim: &NodeClaim, operation: &str) -> Result<(), ProviderError> {
+        self.machines.reboot(claim, operation).await
+    }
+
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
         self.machines.get(provider_id).await
     }

@@ -52,8 +52,24 @@ leaving_out! { $
         "sets a condition that KWOK's nodes alone have"
     repair a_fault_that_kwok_plays_is_repaired_after_half_a_minute
         "sets a condition that KWOK's nodes alone have"
-    repair a_node_that_asks_for_a_reboot_says_that_there_is_none
-        "sets a condition that KWOK's nodes alone have"
+    reboot a_node_that_asks_for_it_is_rebooted_and_stays
+        "AWS has no policy that asks for a reboot"
+    reboot a_machine_goes_down_and_comes_back
+        "AWS has no policy that asks for a reboot"
+    reboot reboots_that_do_not_help_are_followed_by_a_replacement
+        "AWS has no policy that asks for a reboot"
+    reboot a_reboot_that_fails_is_followed_by_a_replacement_that_comes_first
+        "AWS has no policy that asks for a reboot"
+    reboot a_cloud_is_asked_again_until_it_has_heard
+        "AWS has no policy that asks for a reboot"
+    reboot a_cloud_that_never_hears_is_given_up_after_five_minutes
+        "AWS has no policy that asks for a reboot"
+    reboot a_node_that_does_not_come_back_is_replaced_under_the_budget
+        "AWS has no policy that asks for a reboot"
+    reboot a_veto_calls_a_reboot_off
+        "AWS has no policy that asks for a reboot"
+    reboot pods_that_may_not_be_evicted_ride_through_a_reboot
+        "AWS has no policy that asks for a reboot"
     repair a_veto_keeps_an_unwell_node
         "sets a condition that KWOK's nodes alone have"
     repair a_veto_ends_a_repair_that_is_under_way

@@ -173,6 +173,10 @@ impl CloudProvider for ExampleProvider {
         self.kwok.delete(claim).await
     }
 
+    async fn reboot(&self, claim: &NodeClaim, operation: &str) -> Result<(), ProviderError> {
+        self.kwok.reboot(claim, operation).await
+    }
+
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
         self.kwok.get(provider_id).await
     }

@@ -287,7 +287,6 @@ macro_rules! stories {
                 virtual_time(repairing):
                     an_unwell_node_is_replaced_after_ten_minutes,
                     a_fault_that_kwok_plays_is_repaired_after_half_a_minute,
-                    a_node_that_asks_for_a_reboot_says_that_there_is_none,
                     an_unwell_node_of_another_provider_is_left_alone,
                     neither_pods_nor_annotations_hold_a_repair_back,
                     a_veto_keeps_an_unwell_node,
@@ -297,6 +296,19 @@ macro_rules! stories {
                     a_wave_of_broken_nodes_is_replaced_under_the_budget,
                     a_fault_that_comes_and_goes_is_tolerated,
                     a_repair_that_cannot_be_launched_is_tried_less_and_less_often;
+            }
+            reboot at repair::reboot {
+                alone(repairing):
+                    a_node_that_asks_for_it_is_rebooted_and_stays;
+                virtual_time(repairing):
+                    a_machine_goes_down_and_comes_back,
+                    reboots_that_do_not_help_are_followed_by_a_replacement,
+                    a_reboot_that_fails_is_followed_by_a_replacement_that_comes_first,
+                    a_cloud_is_asked_again_until_it_has_heard,
+                    a_cloud_that_never_hears_is_given_up_after_five_minutes,
+                    a_node_that_does_not_come_back_is_replaced_under_the_budget,
+                    a_veto_calls_a_reboot_off,
+                    pods_that_may_not_be_evicted_ride_through_a_reboot;
             }
             legacy_repair at repair::legacy {
                 virtual_time(repairing_by_force):

@@ -14,7 +14,7 @@ use kerf_stories::{
             emptiness::from_empty_to_nothing,
             many_to_many::from_one_to_two,
         },
-        repair::from_unwell_to_replaced,
+        repair::{from_unwell_to_replaced, reboot::from_broken_to_rebooted},
         static_capacity::terminate_first::from_drifted_to_drifted_through,
     },
     stories::{
@@ -85,6 +85,17 @@ fn a_command_with_several_replacements_survives_a_crash() {
         let (log, _) = play!(from_one_to_two, Some(call), many_to_many());
         let (claims, nodes) = created(&log);
         assert!(nodes <= claims && claims <= 4, "killed after call {call} of {calls}:\n{log}");
+    }
+}
+
+/// Between any two of its writes, and before and after the cloud is asked: the cloud is asked for one reboot, by one name.
+#[test]
+fn a_reboot_survives_a_crash() {
+    let (log, calls) = play!(from_broken_to_rebooted, None::<u64>, repairing());
+    assert_eq!(created(&log), (1, 1), "{log}");
+    for call in 0..calls {
+        let (log, _) = play!(from_broken_to_rebooted, Some(call), repairing());
+        assert_eq!(created(&log), (1, 1), "killed after call {call} of {calls}:\n{log}");
     }
 }
 

@@ -263,6 +263,24 @@ impl CloudProvider for FaultyCloud {
         }
     }
 
+    async fn reboot(&self, claim: &NodeClaim, operation: &str) -> Result<(), ProviderError> {
+        let fault = self.faults.judge(Call::Reboot);
+        match fault {
+            Some(CloudFault::RebootFailed) => return Err(injected("the reboot was not heard of")),
+            Some(CloudFault::RebootRejected) => {
+                let message = "injected: the machine cannot be restarted".to_owned();
+                return Err(ProviderError::RebootRejected(message));
+            }
+            Some(CloudFault::RebootUndone) => return Ok(()),
+            _ => {}
+        }
+        self.cloud.reboot(claim, operation).await?;
+        match fault {
+            Some(CloudFault::RebootAnswerLost) => Err(injected("the answer to the reboot is lost")),
+            _ => Ok(()),
+        }
+    }
+
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {
         self.readable()?;
         let (nodeless, has_vanished) = {

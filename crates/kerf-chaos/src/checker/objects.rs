@@ -61,6 +61,7 @@ pub(super) struct Claim {
     pub(super) surprised: Option<Millis>,
     pub(super) is_launched: bool,
     pub(super) is_initialized: bool,
+    pub(super) is_rebooting: bool,
     pub(super) is_terminating: bool,
     pub(super) has_finalizer: bool,
     pub(super) had_finalizer: bool,
@@ -102,7 +103,10 @@ impl Claim {
             surprised: is_surprise(object)
                 .then(|| before.and_then(|it| it.surprised).unwrap_or(now)),
             is_launched: is_true(object, "Launched"),
-            is_initialized: is_true(object, "Initialized"),
+            // One that is rebooted is a node of its pool all the while.
+            is_initialized: is_true(object, "Initialized")
+                || condition(object, "Rebooting").is_some(),
+            is_rebooting: is_true(object, "Rebooting"),
             is_terminating: is_true(object, "InstanceTerminating"),
             has_finalizer,
             had_finalizer: has_finalizer || before.is_some_and(|it| it.had_finalizer),
@@ -146,8 +150,9 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn read(object: &Value, now: Millis, before: Option<&Self>) -> Self {
+        let keys = ["karpenter.sh/disrupted", "karpenter.sh/rebooting"];
         let is_disrupted = list(object, "/spec/taints").any(|taint| {
-            taint["key"] == "karpenter.sh/disrupted" && taint["effect"] == "NoSchedule"
+            keys.iter().any(|key| taint["key"] == *key) && taint["effect"] == "NoSchedule"
         });
         let unready = !is_true(object, "Ready");
         Self {

@@ -5,7 +5,7 @@ use kerf_api::ObjectExt;
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use kerf_api::conditions::{Conditioned, DISRUPTION_REASON};
+use kerf_api::conditions::{Conditioned, DISRUPTION_REASON, REBOOTING};
 use kerf_cluster::Cluster;
 use kerf_runtime::Queue;
 use kube::ResourceExt;
@@ -101,7 +101,9 @@ fn find(cluster: &Cluster, commands: &Commands, now: Timestamp, limit: Duration)
         let tainted =
             machine.node.is_some_and(|node| marking::is_tainted(node) && !node.is_deleting());
         let name = claim.name_any();
-        if (tainted || claim.is_true(DISRUPTION_REASON)) && !spoken_for.contains(&name) {
+        // It says why the node is rebooted.
+        let reason = claim.is_true(DISRUPTION_REASON) && !claim.is_true(REBOOTING);
+        if (tainted || reason) && !spoken_for.contains(&name) {
             found.marked.push(name);
         }
     }

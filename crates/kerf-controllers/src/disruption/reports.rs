@@ -273,6 +273,7 @@ pub(super) fn repair(command: &Command) {
         regex = remedy.policy.reason,
         fallback = remedy.is_fallback,
         action = remedy.action.as_str(),
+        reboot_escalated = remedy.instead.map(|why| why.to_string()),
         since = %remedy.since,
         drain = ?remedy.drain,
         "selected repair policy"

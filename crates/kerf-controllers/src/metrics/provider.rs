@@ -98,6 +98,8 @@ fn kind(error: &ProviderError) -> &'static str {
         ProviderError::Unauthorized { .. } => "UnauthorizedError",
         ProviderError::NodeClassNotReady(_) => "NodeClassNotReadyError",
         ProviderError::NotLeading(_) => "NotLeadingError",
+        ProviderError::RebootNotImplemented => "RebootNotImplementedError",
+        ProviderError::RebootRejected(_) => "RebootRejectedError",
         ProviderError::Create { .. } | ProviderError::Other(_) => "unknown",
     }
 }
@@ -130,6 +132,11 @@ impl CloudProvider for GuardedProvider {
     async fn delete(&self, claim: &NodeClaim) -> Result<(), ProviderError> {
         let call = self.as_leader(|| self.inner.delete(claim));
         self.measured_for(claim.node_pool(), "Delete", call).await
+    }
+
+    async fn reboot(&self, claim: &NodeClaim, operation: &str) -> Result<(), ProviderError> {
+        let call = self.as_leader(|| self.inner.reboot(claim, operation));
+        self.measured_for(claim.node_pool(), "Reboot", call).await
     }
 
     async fn get(&self, provider_id: &str) -> Result<Launched, ProviderError> {

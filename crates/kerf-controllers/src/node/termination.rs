@@ -29,7 +29,7 @@ use crate::{
     definitions::{self, Step},
     error::{Error, Result},
 };
-use eviction::Evictions;
+use eviction::{Evictions, Limit};
 use volumes::Wait;
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -107,7 +107,7 @@ impl Reconciler for Termination {
         }
         let node = keep_from_pods(context, &node).await?;
 
-        let waiting = drain::drain(context, &self.evictions, &node, deadline);
+        let waiting = drain::drain(context, &self.evictions, &node, Limit::End(deadline));
         let Some(claim) = claim else {
             let over = waiting == 0 && volumes::look(context, &node, deadline) != Wait::GoesOn;
             return if over {

@@ -8,6 +8,7 @@ use kerf_model::{
     Node, Pool, Snapshot,
     cron::Schedule,
     disruption::{NodeDisruption, PoolDisruption},
+    reboot::{LastReboot, RebootHistory},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -25,11 +26,13 @@ struct Member {
     terminating: bool,
     ready: bool,
     deleting: bool,
+    last: LastReboot,
 }
 
 impl Member {
     fn counts(&self) -> bool {
-        self.ours && self.claimed && self.initialized && !self.terminating
+        let came_up = self.initialized || self.last != LastReboot::None;
+        self.ours && self.claimed && came_up && !self.terminating
     }
 }
 
@@ -43,7 +46,7 @@ fn expected(
     for member in members.iter().filter(|member| member.counts()) {
         expected.nodes += 1;
         let out_of_service = !member.ready && reason != DisruptionReason::Unhealthy;
-        if member.deleting || out_of_service {
+        if member.deleting || out_of_service || member.last == LastReboot::UnderWay {
             expected.disrupting += 1;
         }
     }
@@ -83,14 +86,22 @@ fn is_open(budget: &Budget, now: Timestamp) -> bool {
 fn members() -> impl Strategy<Value = Vec<Member>> {
     let often = || prop::bool::weighted(0.8);
     let seldom = || prop::bool::weighted(0.2);
-    let member = (often(), often(), often(), seldom(), often(), seldom()).prop_map(
-        |(ours, claimed, initialized, terminating, ready, deleting)| Member {
+    let at = Timestamp::UNIX_EPOCH;
+    let last = prop_oneof![
+        4 => Just(LastReboot::None),
+        1 => Just(LastReboot::UnderWay),
+        1 => Just(LastReboot::Succeeded { at }),
+        1 => Just(LastReboot::Failed { at }),
+    ];
+    let member = (often(), often(), often(), seldom(), often(), seldom(), last).prop_map(
+        |(ours, claimed, initialized, terminating, ready, deleting, last)| Member {
             ours,
             claimed,
             initialized,
             terminating,
             ready,
             deleting,
+            last,
         },
     );
     vec(member, 0..40)
@@ -134,6 +145,7 @@ fn snapshot(members: &[Member], budgets: Vec<Budget>, now: Timestamp) -> Snapsho
             disruption: NodeDisruption {
                 ready: member.ready,
                 instance_terminating: member.terminating,
+                reboots: RebootHistory { last: member.last, ..RebootHistory::default() },
                 ..NodeDisruption::default()
             },
             ..Node::default()

@@ -20,6 +20,7 @@ mod many_to_many;
 mod places;
 mod properties;
 mod quiet;
+mod reboot;
 mod repair;
 mod replacing;
 mod setbacks;

@@ -18,7 +18,8 @@ use kerf_model::{
 use crate::drift::drifted;
 use crate::places::{Place, ago, budget, first_pass, now, place, pool, told, why};
 
-const POLICY: RepairPolicy = RepairPolicy::new("Ready", Status::False, Duration::from_mins(10));
+pub(crate) const POLICY: RepairPolicy =
+    RepairPolicy::new("Ready", Status::False, Duration::from_mins(10));
 
 /// A cluster in which nodes are repaired.
 pub(crate) fn snapshot(pools: Vec<Pool>, places: Vec<Place>) -> Snapshot {
@@ -27,11 +28,11 @@ pub(crate) fn snapshot(pools: Vec<Pool>, places: Vec<Place>) -> Snapshot {
 }
 
 /// Broken for so many minutes, of which ten are tolerated.
-fn broken(place: Place, minutes: u64) -> Place {
+pub(crate) fn broken(place: Place, minutes: u64) -> Place {
     broken_by(place, minutes, POLICY, 0)
 }
 
-fn broken_by(place: Place, minutes: u64, policy: RepairPolicy, rank: u32) -> Place {
+pub(crate) fn broken_by(place: Place, minutes: u64, policy: RepairPolicy, rank: u32) -> Place {
     place.stays().set(|node| {
         node.disruption.repair.push(RepairMatch {
             policy: Arc::new(policy),
@@ -53,7 +54,7 @@ fn others(count: usize) -> Vec<Place> {
     (0..count).map(one).collect()
 }
 
-fn among(count: usize, places: impl IntoIterator<Item = Place>) -> Vec<Place> {
+pub(crate) fn among(count: usize, places: impl IntoIterator<Item = Place>) -> Vec<Place> {
     places.into_iter().chain(others(count)).collect()
 }
 
@@ -61,7 +62,7 @@ fn decided(snapshot: &Snapshot) -> Vec<String> {
     first_pass(snapshot).commands.iter().map(told).collect()
 }
 
-fn default_pool() -> Vec<Pool> {
+pub(crate) fn default_pool() -> Vec<Pool> {
     vec![pool("default")]
 }
 
@@ -79,7 +80,7 @@ fn check(place: Place, expected: Result<&str, &str>) {
     }
 }
 
-fn busy(name: &str) -> Place {
+pub(crate) fn busy(name: &str) -> Place {
     place(name, 2).runs("p", "1800m")
 }
 
@@ -192,6 +193,31 @@ fn more_than_a_fifth_of_broken_nodes_is_nobodys_repair() {
     // A node that nobody may repair is none that repair counts.
     check(10, 3, 1, false);
     check(10, 4, 1, true);
+}
+
+/// When it heals there is no stampede: what is left is a matter of the budgets.
+#[test]
+fn a_wave_that_heals_is_repaired_under_the_budget() {
+    let mut paced = pool("default");
+    paced.disruption.budgets = vec![budget("10%")];
+    let bad = |number: usize| {
+        broken(place(&format!("b{number}"), 2).runs(&format!("p{number}"), "1800m"), 60)
+    };
+    let mut snapshot = snapshot(vec![paced], among(14, (0..6).map(bad)));
+    let mut memory = Memory::default();
+    let found = pass(&snapshot, &Settings::default(), &mut memory);
+    assert!(found.commands.is_empty(), "30 percent");
+    for node in snapshot.nodes.iter_mut().filter(|node| ["b3", "b4", "b5"].contains(&&*node.name)) {
+        Arc::make_mut(node).disruption.repair.clear();
+    }
+    for expected in [1, 1, 0] {
+        let found = pass(&snapshot, &Settings::default(), &mut memory);
+        assert_eq!(found.commands.len(), expected);
+        for command in &found.commands {
+            let index = command.candidates[0].index;
+            Arc::make_mut(&mut snapshot.nodes[index]).deleting = true;
+        }
+    }
 }
 
 /// Also those that are tolerated still: a wave is seen when it comes.
@@ -416,15 +442,6 @@ fn repair_comes_before_everything_else_and_only_where_it_is_on() {
     check(both(), Ok("Repair a -> fake-it-1"));
     let off = crate::places::snapshot(default_pool(), among(9, [both()]));
     assert_eq!(decided(&off), ["Drift a -> fake-it-1"]);
-}
-
-#[test]
-fn a_reboot_is_asked_for_and_there_is_none() {
-    let reboot = RepairPolicy { action: RepairAction::Reboot, ..POLICY };
-    check(
-        broken_by(busy("a"), 10, reboot, 0),
-        Err("condition Ready=False asks for a reboot, and Kerf does not reboot nodes yet"),
-    );
 }
 
 #[test]

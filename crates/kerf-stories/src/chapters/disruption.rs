@@ -82,7 +82,8 @@ async fn held_by_its_pod(world: &World, claim: &NodeClaim) {
 pub(crate) async fn nothing_is_marked(world: &World) -> Result<(), String> {
     for node in world.list::<Node>().await {
         let on_node = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-        if on_node.iter().any(|taint| taint.key == taints::DISRUPTED) {
+        let marks = [taints::DISRUPTED, taints::REBOOTING];
+        if on_node.iter().any(|taint| marks.contains(&taint.key.as_str())) {
             return Err(format!("{} is tainted", node.name_any()));
         }
     }

@@ -1,6 +1,7 @@
 //! Nodes that are broken are replaced by disruption, unless too many are.
 
 pub mod legacy;
+pub mod reboot;
 
 use std::time::Duration;
 
@@ -54,17 +55,6 @@ pub async fn a_fault_that_kwok_plays_is_repaired_after_half_a_minute(world: Worl
     assert!(is_kept(&world, &nodes[1]).await && is_kept(&world, &nodes[2]).await);
     let labels = ["condition=\"kwok_unhealthy\"", "termination_mode=\"eventual\""];
     assert_eq!(counted(&world, REPAIRED, &labels), 1);
-}
-
-/// It is neither replaced instead, nor forgotten.
-pub async fn a_node_that_asks_for_a_reboot_says_that_there_is_none(world: World) {
-    let nodes = three_nodes(&world).await;
-    turns_true(&world, &nodes[0], "KWOKRebootRequired").await;
-    let words =
-        "condition KWOKRebootRequired=True asks for a reboot, and Kerf does not reboot nodes yet";
-    disruption::told(&world, &nodes[0].name_any(), "DisruptionBlocked", words).await;
-    world.pass(Duration::from_mins(10)).await;
-    assert!(is_kept(&world, &nodes[0]).await, "replaced instead of rebooted");
 }
 
 pub async fn an_unwell_node_of_another_provider_is_left_alone(world: World) {

@@ -38,6 +38,14 @@ pub enum CloudFault {
     TerminationRefused,
     /// The instance takes this long to go once it was asked to.
     TerminationSlow(Duration),
+    /// The cloud cannot be reached for a reboot.
+    RebootFailed,
+    /// The cloud refuses a reboot for good.
+    RebootRejected,
+    /// The machine is restarted, but the caller hears of an error only.
+    RebootAnswerLost,
+    /// The cloud accepts a reboot, and the machine goes on as before; whoever plays it restarts it.
+    RebootUndone,
     /// Instances cannot be read or listed.
     ReadRefused,
     /// The instance types cannot be read.
@@ -50,6 +58,7 @@ pub enum CloudFault {
 pub(super) enum Call {
     Launch,
     Termination,
+    Reboot,
     Read,
     Catalogue,
     Start,
@@ -68,6 +77,10 @@ impl CloudFault {
             | Self::NeverRegisters
             | Self::NeverReady => Call::Launch,
             Self::TerminationRefused | Self::TerminationSlow(_) => Call::Termination,
+            Self::RebootFailed
+            | Self::RebootRejected
+            | Self::RebootAnswerLost
+            | Self::RebootUndone => Call::Reboot,
             Self::ReadRefused => Call::Read,
             Self::CatalogueRefused => Call::Catalogue,
             Self::StartRefused => Call::Start,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity as ApiQuantity};
 use kerf_api::{
     NodeClaim,
-    conditions::{Conditioned, INITIALIZED, REGISTERED},
+    conditions::{Conditioned, INITIALIZED, REBOOTING, REGISTERED},
     labels, taints,
 };
 use kerf_model::Quantity;
@@ -45,6 +45,10 @@ impl Waiting {
 
 pub(super) async fn initialize(context: &Context, claim: &mut NodeClaim) -> Result<()> {
     if is_settled(claim, INITIALIZED, context.now()) || !claim.is_true(REGISTERED) {
+        return Ok(());
+    }
+    // The node may still be the one before its reboot.
+    if claim.is_true(REBOOTING) {
         return Ok(());
     }
     let node = context.index.read().node_of(claim.provider_id()).cloned().ok();

@@ -60,9 +60,12 @@ pub(super) fn verdict(error: &ProviderError) -> Verdict<'_> {
         ProviderError::Create { reason, message } => {
             Verdict::TryAgain { reason, message: Some(message), when: When::Backoff, event: None }
         }
-        ProviderError::NotFound(_) | ProviderError::NotLeading(_) | ProviderError::Other(_) => {
-            try_again("LaunchFailed", When::Backoff)
-        }
+        // A launch is no reboot.
+        ProviderError::RebootNotImplemented
+        | ProviderError::RebootRejected(_)
+        | ProviderError::NotFound(_)
+        | ProviderError::NotLeading(_)
+        | ProviderError::Other(_) => try_again("LaunchFailed", When::Backoff),
     }
 }
 

@@ -8,7 +8,7 @@ use kerf_cluster::{Pod, pods};
 use kerf_runtime::events::{Notice, Severity};
 use kube::ResourceExt;
 
-use super::eviction::{Evictions, needs_force};
+use super::eviction::{Evictions, Limit, needs_force};
 use crate::context::Context;
 
 /// Pods leave in this order, one tier after the other, so that what others depend on goes last.
@@ -21,20 +21,15 @@ enum Tier {
 }
 
 /// Asks for the eviction of the pods whose turn it is; returns how many pods the drain waits for.
-pub(super) fn drain(
-    context: &Context,
-    evictions: &Evictions,
-    node: &Node,
-    deadline: Option<Timestamp>,
-) -> usize {
+pub(crate) fn drain(context: &Context, evictions: &Evictions, node: &Node, limit: Limit) -> usize {
     let now = context.now();
     let waiting: Vec<Arc<Pod>> = {
         let cluster = context.index.read();
         let on_node = cluster.pods_on(node.metadata.name.as_deref().unwrap_or_default());
         on_node.filter(|pod| pods::is_waiting_for_eviction(pod, now)).cloned().collect()
     };
-    for pod in next(&waiting, deadline, now) {
-        evictions.add(pod, deadline);
+    for pod in next(&waiting, limit.force(), now) {
+        evictions.add(pod, limit);
     }
     if !waiting.is_empty() {
         let message =

@@ -14,7 +14,7 @@ use k8s_openapi::api::{
     policy::v1::Eviction,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, DeleteOptions, ObjectMeta};
-use kerf_api::conditions::{Conditioned, DISRUPTION_REASON};
+use kerf_api::conditions::{Conditioned, DISRUPTION_REASON, REBOOT_REQUESTED, REBOOTING};
 use kerf_cluster::{Key, Pod, pods};
 use kerf_runtime::{
     Outcome, Queue, Workers,
@@ -51,33 +51,63 @@ impl fmt::Display for PodId {
     }
 }
 
+/// Until when a pod is asked to go, and what comes then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The node goes. A pod that would still be there then is deleted by force, if there is such a time.
+    End(Option<Timestamp>),
+    /// The machine is restarted. A pod that is still there then stays, and is asked no more.
+    Reboot(Timestamp),
+}
+
+impl Limit {
+    /// When pods are deleted by force.
+    pub(super) fn force(self) -> Option<Timestamp> {
+        match self {
+            Self::End(deadline) => deadline,
+            Self::Reboot(_) => None,
+        }
+    }
+
+    /// The stricter of both: a node that goes does not come back from a reboot.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::End(one), Self::End(other)) => {
+                Self::End([one, other].into_iter().flatten().min())
+            }
+            (Self::Reboot(one), Self::Reboot(other)) => Self::Reboot(one.min(other)),
+            (end @ Self::End(_), Self::Reboot(_)) | (Self::Reboot(_), end @ Self::End(_)) => end,
+        }
+    }
+}
+
 /// The pods to evict. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evictions {
     queue: Queue<PodId>,
     /// When each must be gone at the latest, if at all.
-    deadlines: Arc<Mutex<BTreeMap<PodId, Option<Timestamp>>>>,
+    limits: Arc<Mutex<BTreeMap<PodId, Limit>>>,
 }
 
 impl Evictions {
     /// Adds a pod. A deadline that was given before is never loosened.
-    pub(crate) fn add(&self, pod: &Pod, deadline: Option<Timestamp>) {
+    pub(crate) fn add(&self, pod: &Pod, limit: Limit) {
         let id = PodId {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
             uid: pod.uid().to_owned(),
         };
-        let mut deadlines = self.lock();
-        let Some(known) = deadlines.get_mut(&id) else {
-            deadlines.insert(id.clone(), deadline);
-            drop(deadlines);
+        let mut limits = self.lock();
+        let Some(known) = limits.get_mut(&id) else {
+            limits.insert(id.clone(), limit);
+            drop(limits);
             self.queue.add(id);
             return;
         };
-        let earlier = [*known, deadline].into_iter().flatten().min();
-        if earlier != *known {
-            *known = earlier;
-            drop(deadlines);
+        let stricter = known.and(limit);
+        if stricter != *known {
+            *known = stricter;
+            drop(limits);
             self.queue.add(id);
         }
     }
@@ -102,7 +132,8 @@ impl Evictions {
     }
 
     async fn end(&self, context: &Context, id: &PodId) -> Result<Outcome> {
-        let deadline = self.lock().get(id).copied().flatten();
+        let limit = self.lock().get(id).copied().unwrap_or(Limit::End(None));
+        let deadline = limit.force();
         let key = Key::namespaced(&id.namespace, &id.name);
         let found = context.index.read().pods().get(&key).cloned();
         let Some(pod) = found.filter(|pod| pod.uid() == id.uid) else {
@@ -115,15 +146,28 @@ impl Evictions {
         if !pods::is_active(&pod) {
             return Ok(Outcome::Done);
         }
+        if let Limit::Reboot(until) = limit
+            && (now >= until || !is_wanted_for_a_reboot(context, &pod))
+        {
+            return Ok(Outcome::Done);
+        }
         if !pods::is_evictable(&pod, now) {
             return Ok(Outcome::Backoff);
         }
         evict(context, id, &pod).await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<PodId, Option<Timestamp>>> {
-        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<PodId, Limit>> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the drain before a reboot still goes on: it may have been called off.
+fn is_wanted_for_a_reboot(context: &Context, pod: &Pod) -> bool {
+    let claim = node_of(context, pod)
+        .and_then(|node| context.index.read().claim_of(node.provider_id()).cloned().ok());
+    let condition = claim.as_ref().and_then(|claim| claim.condition(REBOOTING));
+    condition.is_some_and(|it| it.status == "True" && it.reason == REBOOT_REQUESTED)
 }
 
 async fn evict(context: &Context, id: &PodId, pod: &Pod) -> Result<Outcome> {
@@ -315,9 +359,27 @@ mod tests {
         for (deadline, expected) in
             [(None, None), (at(20), at(20)), (at(30), at(20)), (None, at(20)), (at(10), at(10))]
         {
-            evictions.add(&pod, deadline);
+            evictions.add(&pod, Limit::End(deadline));
             let stored: Vec<_> = evictions.lock().values().copied().collect();
-            assert_eq!(stored, [expected]);
+            assert_eq!(stored, [Limit::End(expected)]);
         }
+    }
+
+    #[test]
+    fn a_node_that_goes_is_not_drained_as_one_that_comes_back() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (end, reboot) =
+            (|second| Limit::End(Some(at(second))), |second| Limit::Reboot(at(second)));
+        for (known, new, expected) in [
+            (reboot(20), reboot(30), reboot(20)),
+            (reboot(20), reboot(10), reboot(10)),
+            (reboot(20), end(30), end(30)),
+            (reboot(20), Limit::End(None), Limit::End(None)),
+            (end(30), reboot(20), end(30)),
+            (Limit::End(None), reboot(20), Limit::End(None)),
+        ] {
+            assert_eq!(known.and(new), expected, "{known:?} {new:?}");
+        }
+        assert_eq!((end(30).force(), reboot(20).force()), (Some(at(30)), None));
     }
 }

@@ -139,6 +139,9 @@ struct MatchReport {
 struct RemedyReport {
     action: &'static str,
     condition: String,
+    /// Why the node is replaced where the policy asks for a reboot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instead: Option<String>,
     /// How long the drain may take at most; missing where the NodeClaim alone says.
     #[serde(skip_serializing_if = "Option::is_none")]
     drain_seconds: Option<u64>,
@@ -164,6 +167,7 @@ impl RepairReport {
             remedy: found.remedy.as_ref().map(|remedy| RemedyReport {
                 action: remedy.action.as_str(),
                 condition: remedy.condition.clone(),
+                instead: remedy.instead.map(|why| why.to_string()),
                 drain_seconds: seconds(remedy.drain),
             }),
         }

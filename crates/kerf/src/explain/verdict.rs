@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kerf_disruption::{Blocked, Command, explain::PoolExplanation};
+use kerf_disruption::{Blocked, Command, Decision, explain::PoolExplanation};
 use kerf_model::Price;
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ pub(crate) enum Outcome {
     /// Of a node, or of some nodes of a pool.
     Removed,
     Replaced,
+    /// Of a node: its machine is restarted in place.
+    Rebooted,
     /// Of a pod: it has a node, and may be moved.
     Runs,
     /// Of a pod: it has a node, and the node cannot go because of it.
@@ -83,22 +85,25 @@ impl Verdict {
     }
 
     fn of_command(node: &str, command: &Command) -> Self {
-        let (reason, replaced) = (command.reason().as_str(), !command.replacements.is_empty());
-        let (verb, outcome) = match (&command.goes_first, replaced) {
-            (Some(_), _) => ("terminate", Outcome::Replaced),
-            (None, true) => ("replace", Outcome::Replaced),
-            (None, false) => ("remove", Outcome::Removed),
+        let reason = command.reason().as_str();
+        let (verb, outcome) = match command.decision() {
+            Decision::TerminateFirst => ("terminate", Outcome::Replaced),
+            Decision::Replace => ("replace", Outcome::Replaced),
+            Decision::Delete => ("remove", Outcome::Removed),
+            Decision::Reboot => ("reboot", Outcome::Rebooted),
         };
         let after = command
             .goes_first
             .map(|first| format!(" first and replace it after, because {}", first.because));
         let after = after.unwrap_or_default();
+        let reboots = outcome == Outcome::Rebooted;
         let pods = match command.evictions() {
             0 => String::new(),
+            pods if reboots => format!(", evicting {}", count(pods, "pod")),
             pods => format!(", moving {}", count(pods, "pod")),
         };
-        let saves = command.savings.map(|savings| format!(", which saves {savings}"));
-        let saves = saves.unwrap_or_default();
+        let saves = command.savings.filter(|_| !reboots);
+        let saves = saves.map(|savings| format!(", which saves {savings}")).unwrap_or_default();
         let sentence = format!("Kerf would {verb} node {node}{after} ({reason}){pods}{saves}.");
         let savings_per_hour = command.savings;
         Self { reason: Some(reason), savings_per_hour, ..Self::new(outcome, sentence) }

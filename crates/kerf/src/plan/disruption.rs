@@ -191,6 +191,9 @@ impl CommandReport {
                 )
             }
             (None, "delete") => format!("Remove {nodes} ({}), moving {pods}", self.reason),
+            (None, "reboot") => {
+                return format!("Reboot {nodes} ({}), evicting {pods}", self.reason);
+            }
             (None, _) => format!("Replace {nodes} ({}), moving {pods}", self.reason),
         };
         match self.savings_per_hour {

@@ -127,13 +127,15 @@ fn pending(cluster: &Cluster) -> usize {
 /// What has been decided comes first, and what Kerf would decide after it.
 fn fate(node: &Node, cluster: &Cluster, verdict: impl FnOnce() -> Result<Fate, Blocked>) -> Fate {
     let claim = node.claim.as_ref().and_then(|claim| cluster.claims().named(claim));
+    let claim = claim.filter(|_| !node.disruption.reboots.is_under_way());
     let decided = claim.and_then(|claim| {
         claim.condition(DISRUPTION_REASON).filter(|_| claim.is_true(DISRUPTION_REASON))
     });
     match decided {
         Some(decided) => Fate::Leaving { reason: decided.reason.clone() },
         None if node.deleting => Fate::Leaving { reason: "deleted".to_owned() },
-        None if node.claim.is_some() && !(node.exists && node.initialized) => Fate::Starting,
+        None if claim.is_some() && !(node.exists && node.initialized) => Fate::Starting,
+        // A node that is rebooted is one that stays.
         None => verdict().unwrap_or_else(|blocked| Fate::Stays {
             reason: blocked.name(),
             message: blocked.to_string(),

@@ -143,6 +143,25 @@ fn a_broken_node_is_explained() {
     assert!(!off.contains("Its health") && !off.contains("Repair"), "{off}");
 }
 
+#[test]
+fn a_node_that_asks_for_a_reboot_is_explained() {
+    let due = printed(&[
+        "explain",
+        "node/stuck",
+        "--feature-gates=NodeRepair=true",
+        "-f",
+        "examples/explain/reboot.yaml",
+        "--now=2026-01-01T00:12:00Z",
+    ]);
+    assert!(
+        due.starts_with("Kerf would reboot node stuck (Unhealthy), evicting 2 pods.\n"),
+        "{due}"
+    );
+    let line = "  RebootNode because of KWOKRebootRequired, the drain takes 60 s at most\n";
+    assert!(due.contains(line), "{due}");
+    assert!(due.contains("\nRepair would reboot it, evicting 2 pods\n"), "{due}");
+}
+
 /// Karpenter 1.15 paces repair by budgets, and manifests made for it have to be read.
 #[test]
 fn a_budget_that_holds_nothing_back_is_pointed_out() {

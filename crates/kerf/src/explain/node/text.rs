@@ -96,6 +96,7 @@ fn done(command: &CommandReport) -> String {
             format!("terminate it first and replace it after, moving {pods}: {}", first.shown())
         }
         (None, "delete") => format!("remove it, moving {pods}"),
+        (None, "reboot") => return format!("reboot it, evicting {pods}"),
         (None, _) => format!("replace it, moving {pods}"),
     };
     match command.savings_per_hour {
@@ -131,13 +132,15 @@ fn repair(found: &RepairReport, text: &mut String) {
     }
     let _ = match &found.remedy {
         None => writeln!(text, "  nothing is done yet"),
-        Some(RemedyReport { action, condition, drain_seconds }) => {
+        Some(RemedyReport { action, condition, instead, drain_seconds }) => {
             let drain = match drain_seconds {
                 None => "the drain takes as long as the NodeClaim says".to_owned(),
                 Some(0) => "without a drain".to_owned(),
                 Some(seconds) => format!("the drain takes {seconds} s at most"),
             };
-            writeln!(text, "  {action} because of {condition}, {drain}")
+            let instead = instead.as_ref().map(|why| format!(" instead of RebootNode ({why})"));
+            let instead = instead.unwrap_or_default();
+            writeln!(text, "  {action}{instead} because of {condition}, {drain}")
         }
     };
 }

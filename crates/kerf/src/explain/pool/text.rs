@@ -83,12 +83,15 @@ pub(crate) fn render(report: &Report) -> String {
         let verdict = match (&node.refusal, node.decision) {
             (Some(refusal), _) => format!("stays ({}): {}", refusal.reason, refusal.message),
             (None, decision) => {
-                let saves = node.savings_per_hour.map(|savings| format!(", saves {savings}"));
+                let reboots = decision == Some("reboot");
+                let saves = node.savings_per_hour.filter(|_| !reboots);
+                let saves = saves.map(|savings| format!(", saves {savings}"));
                 let (decision, reason) =
                     (decision.unwrap_or_default(), node.reason.unwrap_or_default());
                 let goes = match decision {
                     "delete" => "removed",
                     "terminate-first" => "terminated first and replaced after",
+                    "reboot" => "rebooted",
                     _ => "replaced",
                 };
                 format!("would be {goes} ({reason}){}", saves.unwrap_or_default())

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1 as core};
 use kerf_api::{
-    GoDuration, NodePool, ObjectExt,
+    GoDuration, NodePool,
     labels::{self, LabelRules},
 };
 use kerf_model::{
@@ -49,7 +49,7 @@ impl Cluster {
         let name = machine.name();
         let on_node = machine.node.into_iter().flat_map(|_| self.pods_on(&name));
         // Until a machine has been restarted, pods that leave it are gone, and those that come find their room.
-        let leaves = |pod: &core::Pod| machine.is_rebooting() && pod.is_deleting();
+        let leaves = |pod: &Pod| machine.is_rebooting() && pods::is_terminating(pod);
         let on_node = on_node.filter(|pod| !pods::is_terminal(pod) && !leaves(pod));
         let on_node = on_node.map(|pod| pod_view(pod));
         // How much room is left on it is unknown.

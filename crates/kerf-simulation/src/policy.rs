@@ -74,7 +74,7 @@ const MIN_VALUES: &str = "min-values-policy";
 const PACKING: &str = "packing";
 const MANY_TO_MANY: &str = "many-to-many-consolidation";
 
-const FLAGS: [&str; 11] = [
+const FLAGS: [&str; 12] = [
     UTILIZATION,
     PRICE_FACTOR,
     SAVINGS,

@@ -383,7 +383,7 @@ pub(crate) fn own() -> impl Iterator<Item = &'static Flag> {
     OWN.into_iter()
 }
 
-static OWN: [&Flag; 38] = [
+static OWN: [&Flag; 39] = [
     &METRICS_PORT,
     &METRICS_ADDRESS,
     &HEALTH_PROBE_PORT,

@@ -15,8 +15,9 @@ use tracing::warn;
 
 use crate::error::{Result, Tried};
 
-/// How old an answer may be where nothing new begins.
-const GOOD_FOR: Duration = Duration::from_secs(1);
+/// How old an answer may be where nothing new begins. A drain looks every second and may hang for days, and each answer costs a
+/// request per API group.
+const GOOD_FOR: Duration = Duration::from_secs(10);
 /// How long to wait before the next look at something that was not terminated.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const SAY_AGAIN: Duration = Duration::from_mins(5);
@@ -83,5 +84,62 @@ impl Definitions {
         }
         *last = Some(Answer { asked, stay: going.is_empty(), said });
         Ok(going.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+    use tower::service_fn;
+
+    /// An API server that serves NodePools, and counts how often it is asked what it serves.
+    fn server() -> (Client, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
+        let service = service_fn(move |_: Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let list = json!({
+                    "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "karpenter.sh/v1",
+                    "resources": [{
+                        "name": "nodepools", "singularName": "", "namespaced": false, "kind": "NodePool",
+                        "verbs": ["create"],
+                    }],
+                });
+                Response::builder().body(Body::from(list.to_string().into_bytes()))
+            }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_that_goes_on_does_not_ask_at_each_look_and_one_that_begins_does() {
+        let (client, asked) = server();
+        let crds = vec![Crd::of::<NodePool>()];
+        let definitions = Definitions { client, crds, last: Mutex::new(None) };
+        let start = Instant::now();
+        let times = async |step: Step| {
+            assert!(definitions.stay(step).await.unwrap());
+            asked.load(Ordering::Relaxed)
+        };
+        for (second, step, expected) in [
+            (0, Step::First, 1),
+            (1, Step::Next, 1),
+            (9, Step::Next, 1),
+            (11, Step::Next, 2),
+            (12, Step::First, 3),
+            (13, Step::Next, 3),
+            (14, Step::First, 4),
+        ] {
+            tokio::time::sleep_until(start + Duration::from_secs(second)).await;
+            assert_eq!(times(step).await, expected, "{second} {step:?}");
+        }
     }
 }

@@ -135,11 +135,12 @@ fn tell(with: &Chaos, result: &Value, played: usize, begin: Instant) {
     let seed = &result["seed"];
     let each = begin.elapsed().as_secs_f64() / played as f64;
     eprintln!(
-        "seed {seed}: {} actions, {} nodes, {} disrupted, {:.1} s ({played} of {}, {each:.1} s each)",
+        "seed {seed}: {} actions, {} nodes, {} disrupted, {:.1} s of CPU, {} MB ({played} of {}, {each:.1} s each)",
         result["actions"],
         result["launched"],
         result["disrupted"],
-        result["seconds"].as_f64().unwrap_or_default(),
+        result["cpuSeconds"].as_f64().unwrap_or_default(),
+        result["megabytes"].as_u64().unwrap_or_default(),
         with.seeds,
     );
     if !has_failed(result) {

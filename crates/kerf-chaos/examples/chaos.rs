@@ -4,7 +4,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kerf_chaos::plan::Provider;
 use kerf_chaos::{Outcome, Plan, run, shrink};
@@ -35,10 +35,16 @@ fn main() -> ExitCode {
         };
         let plan = if places.is_empty() { whole.clone() } else { whole.only(&places) };
         let begin = Instant::now();
+        forget_most_memory();
+        let before = computed();
         let outcome = run(&plan);
+        let computed = computed().zip(before).map(|(after, before)| (after - before).as_secs_f64());
+        let memory = most_memory();
         let seconds = begin.elapsed().as_secs_f64();
         let mut line = line(seed, &plan, &outcome);
         line["seconds"] = json!(seconds);
+        line["cpuSeconds"] = json!(computed);
+        line["megabytes"] = json!(memory);
         if outcome.has_failed() {
             failed = true;
             line["plan"] = json!(plan);
@@ -68,4 +74,22 @@ fn line(seed: u64, plan: &Plan, outcome: &Outcome) -> Value {
         "violations": outcome.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "log": outcome.log, "cluster": outcome.cluster, "coverage": outcome.coverage.to_json(),
     })
+}
+
+/// From now on the most memory of this process is counted anew. Not where the kernel cannot do it.
+fn forget_most_memory() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The most memory that this process has had, in megabytes, testbed and checker included.
+fn most_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(most.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? / 1_024)
+}
+
+/// How long the thread on which all runs happen has computed. On a busy machine that says more than how long they took.
+fn computed() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
 }

@@ -57,6 +57,7 @@ pub enum Invariant {
     TaintsEnd,
     PodsRun,
     Settles,
+    WritesEnd,
 }
 
 impl Invariant {
@@ -82,6 +83,7 @@ impl Invariant {
             Self::TaintsEnd => "no node is tainted for ever",
             Self::PodsRun => "every pod that can run does",
             Self::Settles => "no command for 30 minutes once nothing changes",
+            Self::WritesEnd => "objects are not written again and again once nothing changes",
         }
     }
 }
@@ -149,6 +151,8 @@ pub struct Checker {
     troubled: Option<Millis>,
     evictions: Vec<Eviction>,
     last_command: Option<(Millis, String)>,
+    /// What was changed since all is well.
+    written: Vec<(Millis, String)>,
     commands: u64,
     violations: Vec<Violation>,
 }
@@ -249,6 +253,7 @@ impl Checker {
             let what = format!("{} while {holder} held the lease", what());
             self.note(Invariant::OneWriter, what);
         }
+        self.keeps_writing(call);
         let of_another = matches!(call.resource, "nodes" | "nodeclaims" | "nodepools")
             && call.key.starts_with(FOREIGN);
         let on_foreign_node = call.resource == "pods"

@@ -12,10 +12,11 @@ pub(crate) struct Hands {
     client: Client,
 }
 
-const KINDS: [(&str, &str, bool, &str); 16] = [
+const KINDS: [(&str, &str, bool, &str); 17] = [
     ("Node", "/api/v1", false, "nodes"),
     ("Pod", "/api/v1", true, "pods"),
     ("PodTemplate", "/api/v1", true, "podtemplates"),
+    ("PersistentVolume", "/api/v1", false, "persistentvolumes"),
     ("PersistentVolumeClaim", "/api/v1", true, "persistentvolumeclaims"),
     ("Deployment", "/apis/apps/v1", true, "deployments"),
     ("StatefulSet", "/apis/apps/v1", true, "statefulsets"),
@@ -48,6 +49,7 @@ pub(crate) fn kind_of(crowd: Crowd) -> &'static str {
         Crowd::Nodes => "Node",
         Crowd::Claims => "NodeClaim",
         Crowd::Pods => "Pod",
+        Crowd::Volumes => "PersistentVolume",
     }
 }
 

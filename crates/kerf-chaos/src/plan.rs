@@ -7,6 +7,7 @@
 mod account;
 mod features;
 mod hostile;
+mod moments;
 mod picky;
 mod pools;
 mod users;
@@ -14,6 +15,7 @@ mod weather;
 mod workloads;
 
 use kerf_testbed::Random;
+pub(crate) use kerf_testbed::actors::NEVER_DETACHES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -63,6 +65,8 @@ pub enum Crowd {
     Nodes,
     Claims,
     Pods,
+    /// PersistentVolumes.
+    Volumes,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,6 +124,10 @@ pub enum Action {
         capacity_type: Option<String>,
     },
     Restock,
+    /// The cloud has an instance that was launched for a claim of which nobody knows any more.
+    Plant {
+        which: u64,
+    },
     /// The instance of a claim is gone, and its kubelet with it.
     Vanish {
         which: u64,
@@ -165,7 +173,8 @@ impl Plan {
         let mut random = Random::seeded(seed ^ 0xc4a0_5000);
         let short_watches = random.chance(0.25);
         let mut features = Random::seeded(seed ^ 0xfea7_0000);
-        let gates = Gates::of(&mut features);
+        let mut of_moments = Random::seeded(seed ^ 0x3033_0000);
+        let gates = Gates::of(&mut features).and_later(&mut of_moments);
         let mut plan = Self { seed, provider, short_watches, gates, actions: Vec::new() };
         let mut workloads = workloads::Workloads::default();
         for object in pools::first(&mut random.fork())
@@ -187,8 +196,10 @@ impl Plan {
             let until = (now + storm).min(end.saturating_sub(CALM).max(now + HOUR / 2));
             plan.storm(&mut random, &mut workloads, now, until);
             let of_features = gates.storm(&mut features, now, until);
-            for (at, action) in
-                of_features.into_iter().chain(picky::storm(&mut features, now, until))
+            for (at, action) in of_features
+                .into_iter()
+                .chain(picky::storm(&mut features, now, until))
+                .chain(moments::storm(&mut of_moments, now, until, short_watches))
             {
                 plan.add(at, action);
             }

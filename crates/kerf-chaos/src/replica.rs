@@ -49,6 +49,9 @@ fn settings(gates: Gates) -> Settings {
         spot_to_spot_consolidation: gates.spot_to_spot,
         node_overlay: gates.node_overlay,
         capacity_buffer: gates.capacity_buffer,
+        terminate_first_drift: gates.terminate_first_drift,
+        terminate_first_repair: gates.terminate_first_repair,
+        pod_deletion_cost_management: gates.pod_deletion_cost,
         ..FeatureGates::default()
     };
     Settings { gates, ..Settings::default() }

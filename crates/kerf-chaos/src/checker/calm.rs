@@ -1,18 +1,23 @@
 //! What must have come to rest some hours after the last fault and the last change by a user.
 
-use super::{Checker, FOREIGN, Invariant, Millis, Pod, clock};
+use std::collections::BTreeMap;
+
+use super::{Checker, FOREIGN, Invariant, Millis, Pod, Sent, clock};
 
 const MINUTE: Millis = 60_000;
 /// Longer than a launch may take to register, and than instances without a claim are kept.
 const LONG: Millis = 60 * MINUTE;
 /// No command for this long.
 const REST: Millis = 30 * MINUTE;
+/// So many changes in that time are upkeep: conditions that follow the clock, nodes that expire.
+const UPKEEP: usize = 100;
 
 impl Checker {
     /// All has been well since then.
     pub fn is_at_rest(&mut self, now: Millis, since: Millis) {
         self.tick(now);
         self.orphans.calm = None;
+        self.has_stopped_writing(now);
         let (now, calm) = (self.now, self.now - since);
         for (invariant, what) in
             [self.without_claim(), self.claims(now), self.taints(now), self.waiting(now)].concat()
@@ -28,6 +33,29 @@ impl Checker {
         {
             let what = format!("{command} at {}, {} minutes into calm", clock(at), calm / MINUTE);
             self.note(Invariant::Settles, what);
+        }
+    }
+
+    /// Takes note of a change that an operator makes while all is well. An eviction that a budget forbids is tried for ever, and what
+    /// goes on is told again and again.
+    pub(super) fn keeps_writing(&mut self, call: &Sent<'_>) {
+        let changes = matches!(call.verb, "update" | "patch") && call.resource != "events";
+        if self.orphans.calm.is_some() && changes {
+            self.written.push((self.now, format!("{} {}", call.resource, call.key)));
+        }
+    }
+
+    fn has_stopped_writing(&mut self, now: Millis) {
+        let written = std::mem::take(&mut self.written);
+        let mut times = BTreeMap::<&str, usize>::new();
+        for (_, what) in written.iter().filter(|(at, _)| *at + REST > now) {
+            *times.entry(what).or_default() += 1;
+        }
+        let all: usize = times.values().sum();
+        let most = times.into_iter().max_by_key(|(_, times)| *times);
+        if let Some((what, times)) = most.filter(|_| all > UPKEEP) {
+            let what = format!("{all} changes in 30 minutes, {times} of them of {what}");
+            self.note(Invariant::WritesEnd, what);
         }
     }
 

@@ -355,3 +355,24 @@ fn commands_in_calm() {
         assert_eq!(found(&checker), expected, "{at}");
     }
 }
+
+#[test]
+fn writes_in_calm() {
+    for (each, verb, expected) in [
+        (60_000, "patch", vec![]),
+        (10_000, "patch", vec![Invariant::WritesEnd]),
+        (10_000, "create", vec![]),
+    ] {
+        let mut checker = two_nodes();
+        checker.is_calm(HOUR);
+        for at in (HOUR..2 * HOUR).step_by(each) {
+            sent(&mut checker, at, "first", [verb, "nodeclaims", "status", "a"]);
+        }
+        checker.is_at_rest(2 * HOUR, HOUR);
+        assert_eq!(found(&checker), expected, "{verb} each {each} ms");
+        // What was done in one calm does not count in the next.
+        checker.is_calm(3 * HOUR);
+        checker.is_at_rest(4 * HOUR, 3 * HOUR);
+        assert_eq!(found(&checker), expected);
+    }
+}

@@ -17,12 +17,15 @@ pub struct Gates {
     pub spot_to_spot: bool,
     pub node_overlay: bool,
     pub capacity_buffer: bool,
+    pub terminate_first_drift: bool,
+    pub terminate_first_repair: bool,
+    pub pod_deletion_cost: bool,
 }
 
-/// What a buffer of no workload is for.
 /// What happens because a feature is on: each action, and how long after the first.
 type Generator = fn(&mut Random) -> Vec<(u64, Action)>;
 
+/// What a buffer of no workload is for.
 const SHAPE: &str = "shape";
 const BUFFERS: [&str; 2] = ["b0", "b1"];
 const OVERLAYS: [&str; 3] = ["o0", "o1", "o2"];
@@ -34,6 +37,17 @@ impl Gates {
             spot_to_spot: random.chance(0.4),
             node_overlay: random.chance(0.4),
             capacity_buffer: random.chance(0.4),
+            ..Self::default()
+        }
+    }
+
+    /// Those that came later, so that the others stay what they were in each seed.
+    pub(super) fn and_later(self, random: &mut Random) -> Self {
+        Self {
+            terminate_first_drift: random.chance(0.25),
+            terminate_first_repair: random.chance(0.25),
+            pod_deletion_cost: random.chance(0.25),
+            ..self
         }
     }
 

@@ -89,6 +89,7 @@ pub enum CloudKind {
     TerminationSlow(u64),
     ReadRefused,
     CatalogueRefused,
+    StartRefused,
 }
 
 impl CloudRule {
@@ -108,6 +109,7 @@ impl CloudRule {
             CloudKind::TerminationSlow(delay) => CloudFault::TerminationSlow(millis(delay)),
             CloudKind::ReadRefused => CloudFault::ReadRefused,
             CloudKind::CatalogueRefused => CloudFault::CatalogueRefused,
+            CloudKind::StartRefused => CloudFault::StartRefused,
         }
     }
 }

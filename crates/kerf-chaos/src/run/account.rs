@@ -28,17 +28,12 @@ pub(super) fn begin(seed: u64) -> (Arc<dyn Cloud>, Option<Account>) {
 }
 
 impl Account {
-    /// All instances that AWS remembers.
+    /// All instances that AWS remembers. Looked at every few seconds, so only at what it takes.
     pub(super) fn instances(&self) -> Vec<Instance> {
-        let is_alive = |name: Option<&str>| matches!(name, Some("pending" | "running"));
-        let all = self.stage.aws().instances().into_iter().map(|one| {
-            let uid = one.tags.iter().find(|tag| tag.key.as_deref() == Some(CLAIM_UID));
-            let state = one.state.as_ref().and_then(|state| state.name.as_deref());
-            Instance {
-                is_alive: is_alive(state),
-                id: one.instance_id.unwrap_or_default(),
-                claim_uid: uid.and_then(|tag| tag.value.clone()).unwrap_or_default(),
-            }
+        let all = self.stage.aws().lives().into_iter().map(|mut one| Instance {
+            is_alive: one.ended.is_none(),
+            claim_uid: one.tags.remove(CLAIM_UID).unwrap_or_default(),
+            id: one.id,
         });
         all.collect()
     }
@@ -141,6 +136,8 @@ impl Account {
     /// All is well again.
     pub(super) fn calm(&mut self) {
         let aws = self.stage.aws().clone();
+        // Nobody asks for them, and a day makes many.
+        aws.forget_requests();
         aws.set_pools(PoolSelector::all(), Depth::Endless);
         aws.set_fault_rates(FaultRates::default());
         aws.shift_zone(SHIFTED, false);

@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use kerf_controllers::operator::Timing;
+use kerf_provider::Launched;
 use kerf_stories::clouds::Cloud;
 use kerf_testbed::{CloudFaults, EventLog, Offered, Testbed, Write, actors};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::checker::{Instance, Millis, PRETENDER, clock};
 use crate::coverage::Coverage;
 use crate::hands::{Hands, kind_of, name};
 use crate::journal::Judge;
-use crate::plan::{Action, Crowd, Plan};
+use crate::plan::{Action, Crowd, NEVER_DETACHES, Plan};
 use crate::replica::{Replica, Site};
 
 /// How often processes that have ended are looked for.
@@ -310,6 +311,15 @@ impl Player {
                 }
                 Ok(())
             }
+            Action::Plant { which } => {
+                let uid = format!("forgotten-{which:016x}");
+                self.site.cloud.plant(Launched {
+                    provider_id: format!("nodeless://{uid}"),
+                    claim_uid: Some(uid),
+                    ..Launched::default()
+                });
+                Ok(())
+            }
             Action::Restock => {
                 self.site.cloud.restock();
                 Ok(())
@@ -442,6 +452,7 @@ impl Player {
                 let started = |time: &str| json!({"status": {"startTime": time}});
                 ("Pod", started(NEVER), started(THEN))
             }
+            Crowd::Volumes => return Ok(()),
         };
         self.patch_one(kind, name(&one), true, &spoilt).await?;
         self.spoilt.push((kind, name(&one).to_owned(), mended));
@@ -535,6 +546,12 @@ impl Player {
             if node["spec"]["unschedulable"] == true {
                 let uncordon = json!({"spec": {"unschedulable": null}});
                 let _ = self.patch_one("Node", name(&node), false, &uncordon).await;
+            }
+        }
+        for volume in self.hands.list("PersistentVolume").await {
+            if volume["metadata"]["annotations"].get(NEVER_DETACHES).is_some() {
+                let comes_off = json!({"metadata": {"annotations": {NEVER_DETACHES: null}}});
+                let _ = self.patch_one("PersistentVolume", name(&volume), false, &comes_off).await;
             }
         }
         let since = self.site.judge.now();

@@ -15,7 +15,7 @@ use crate::{
     claim::writes::Turns,
     definitions::Definitions,
     error::{Error, Result},
-    index::Index,
+    index::{Index, sight::Sight},
     metrics::{Cause, ControllerMetrics, state::Prices},
     provisioning::{self, Promises},
     settings::Settings,
@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) index: Index,
+    /// Whether the index is what the cluster is.
+    pub(crate) sight: Sight,
     pub(crate) prices: Prices,
     pub(crate) promises: Promises,
     /// How the room of buffers stands.

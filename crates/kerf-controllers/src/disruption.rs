@@ -133,6 +133,9 @@ impl Disruption {
         if !provisioning::is_synced(context) {
             return Ok(UNSYNCED);
         }
+        if context.sight.is_lost() {
+            return Ok(LOOK_AGAIN);
+        }
         if let Some(pending) = state.pending.take() {
             let left = pending.due.duration_since(Instant::now());
             if !left.is_zero() {

@@ -23,6 +23,7 @@ use tracing::info;
 use crate::settings::Settings;
 
 pub(crate) mod follow;
+pub(crate) mod sight;
 pub(crate) mod watch;
 
 use follow::Report;

@@ -43,6 +43,7 @@ use crate::{
     index::{
         Index,
         follow::{Follower, Report},
+        sight::Sight,
         watch::Source,
     },
     metrics::{
@@ -164,6 +165,7 @@ pub async fn run(
             ownership,
             report(recorder.clone()),
         ),
+        sight: Sight::new(operator.freshness.clone(), operator.timing),
         settings: operator.settings,
         provider: operator.provider,
         recorder,

@@ -74,7 +74,7 @@ impl Freshness {
         Some((kind.clone(), at.elapsed()))
     }
 
-    fn heard(&self, kind: &str) {
+    pub(crate) fn heard(&self, kind: &str) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match heard.get_mut(kind) {
             Some(at) => *at = Instant::now(),

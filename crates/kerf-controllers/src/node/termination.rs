@@ -98,6 +98,10 @@ impl Reconciler for Termination {
         if !is_ready(&node) && instance_is_gone(context, provider_id).await? {
             return release(context, &node).await;
         }
+        // Pods that are not heard of cannot be evicted: the drain would be over at once.
+        if context.sight.is_lost() {
+            return Ok(Outcome::After(definitions::LOOK_AGAIN));
+        }
         let deadline = claim.as_deref().map(deadline).transpose()?.flatten();
         if let Some(deadline) = deadline {
             let message = format!("All pods will be deleted by {deadline}");

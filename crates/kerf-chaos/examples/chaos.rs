@@ -38,7 +38,9 @@ fn main() -> ExitCode {
         forget_most_memory();
         let before = computed();
         let outcome = run(&plan);
-        let computed = computed().zip(before).map(|(after, before)| (after - before).as_secs_f64());
+        let computed = computed()
+            .zip(before)
+            .map(|(after, before)| after.saturating_sub(before).as_secs_f64());
         let memory = most_memory();
         let seconds = begin.elapsed().as_secs_f64();
         let mut line = line(seed, &plan, &outcome);

@@ -65,7 +65,7 @@ pub enum Crowd {
     Nodes,
     Claims,
     Pods,
-    /// PersistentVolumes.
+    /// `PersistentVolumes`.
     Volumes,
 }
 

@@ -36,14 +36,13 @@ fn moment(random: &mut Random, short_watches: bool) -> Moment {
     match random.below(12) {
         0 | 1 => handover(random),
         2 => lost_launches(random),
-        3 => lost_writes(random),
         4 => wave(random),
         5 => second_look(random),
         6 | 7 => failed_replacement(random),
         8 => stuck_volume(random),
         // With long watches an operator is blind for minutes before it can know.
         9 if short_watches => missing_right(random),
-        9 => lost_writes(random),
+        3 | 9 => lost_writes(random),
         10 => vec![(0, Action::Plant { which: random.next_u64() })],
         _ => late_cloud(random),
     }

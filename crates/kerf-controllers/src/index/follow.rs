@@ -198,7 +198,7 @@ where
         let revision = revision.unwrap_or_default();
         (self.revision, self.doubt) = (Some(revision.clone()), false);
         // No word of watching again: a server may answer lists and refuse every watch.
-        self.freshness.heard(&self.source.kind);
+        self.heard();
         Ok(revision)
     }
 
@@ -208,7 +208,7 @@ where
         for doubtful in self.index.end_list::<K>() {
             self.settle(doubtful).await;
         }
-        self.freshness.heard(&self.source.kind);
+        self.heard();
     }
 
     /// After a restore of etcd the API server waits until its revision has come to the one that is asked for, and says
@@ -286,8 +286,15 @@ where
         }
     }
 
+    /// What the operator can do without makes it blind to nothing.
+    fn heard(&self) {
+        if self.source.without_it.is_none() {
+            self.freshness.heard(&self.source.kind);
+        }
+    }
+
     fn progress(&mut self) {
-        self.freshness.heard(&self.source.kind);
+        self.heard();
         if self.said.take().is_some() {
             info!(resource = self.source.resource, "watching again");
         }

@@ -116,11 +116,19 @@ impl<'e> Simulation<'e> {
     }
 
     /// The world in which others have taken the node's place. A machine for nothing but pods that waited before is not part of it:
-    /// the provisioner buys it, and may be doing so now.
+    /// the provisioner buys it, and may be doing so now. It stays where the place of one of them may depend on that of another.
     pub(crate) fn replacing(&self, candidate: &Candidate) -> Result<Outcome, Blocked> {
         let mut outcome = self.without(&[candidate])?;
-        let is_own = |pod: &Arc<Pod>| candidate.node.pods.iter().any(|own| own.uid == pod.uid);
-        outcome.claims.retain(|claim| claim.pods.is_empty() || claim.pods.iter().any(is_own));
+        let own = &candidate.node.pods;
+        let asks = |pod: &Arc<Pod>| {
+            !pod.constraints.affinity.is_empty() || !pod.constraints.spread.is_empty()
+        };
+        if own.iter().any(asks) {
+            return Ok(outcome);
+        }
+        let is_own = |pod: &Arc<Pod>| own.iter().any(|own| own.uid == pod.uid);
+        let stays = |pod: &Arc<Pod>| is_own(pod) || asks(pod);
+        outcome.claims.retain(|claim| claim.pods.is_empty() || claim.pods.iter().any(stays));
         Ok(outcome)
     }
 

@@ -32,6 +32,10 @@ leaving_out! { $
         "deletes KWOK's Node, which is the instance; on AWS the instance lives on"
     consolidation a_replacement_that_turns_out_too_dear_is_undone
         "changes the catalogue of KWOK's provider; AWS's follows the account"
+    many_to_many a_node_is_replaced_by_two_that_cost_less
+        "names instance types of KWOK's catalogue"
+    many_to_many two_that_become_too_dear_before_the_second_look_are_not_bought
+        "names instance types of KWOK's catalogue"
     overlays a_discount_decides_which_machine_is_bought
         "selects by a label of KWOK's instance types"
     overlays of_two_that_contradict_each_other_one_names_the_other

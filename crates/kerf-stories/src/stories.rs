@@ -366,9 +366,8 @@ macro_rules! stories {
                     a_replacement_that_turns_out_too_dear_is_undone;
             }
             many_to_many at disruption::many_to_many {
-                alone(many_to_many):
-                    a_node_is_replaced_by_two_that_cost_less;
                 virtual_time(many_to_many):
+                    a_node_is_replaced_by_two_that_cost_less,
                     two_that_become_too_dear_before_the_second_look_are_not_bought;
             }
             unreadable at unreadable {

@@ -169,10 +169,12 @@ pub async fn a_wave_of_broken_nodes_is_replaced_under_the_budget(world: World) {
     for node in broken {
         turns_true(&world, node, "KWOKUnhealthy").await;
     }
-    let mut most = 0;
+    // The budget is of all nodes there are, those that take the place of others among them.
+    let (mut most, mut allowed) = (0, 2);
     loop {
         world.pass(Duration::from_secs(2)).await;
         let left: Vec<Node> = world.list().await;
+        allowed = allowed.max(left.len().div_ceil(10));
         let is_left = |node: &&Node| left.iter().any(|one| one.uid() == node.uid());
         assert_eq!(healthy.iter().filter(is_left).count(), healthy.len(), "a healthy one went");
         let goes = |node: &&Node| {
@@ -185,7 +187,7 @@ pub async fn a_wave_of_broken_nodes_is_replaced_under_the_budget(world: World) {
             break;
         }
     }
-    assert!((1..=2).contains(&most), "{most} at a time");
+    assert!((1..=allowed).contains(&most), "{most} at a time");
     world.until("all pods run", async |world: &World| all_run(world, 20).await).await;
 }
 

@@ -43,11 +43,12 @@ const NO_REASONS: [(&str, &str); 8] = [
     ),
     (
         "a call of a provider",
-        "Create Delete Get GetInstanceTypes IsDrifted Lead List Registering Start",
+        "Create Delete Get GetInstanceTypes IsDrifted Lead List Reboot Registering Start",
     ),
     (
         "the label `error` of a metric",
-        "NodeClaimNotFoundError NodeClassNotFoundError NodeClassNotReadyError NotLeadingError ThrottledError UnauthorizedError",
+        "NodeClaimNotFoundError NodeClassNotFoundError NodeClassNotReadyError NotLeadingError RebootNotImplementedError \
+         RebootRejectedError ThrottledError UnauthorizedError",
     ),
     (
         "a value of Kubernetes' own fields",

@@ -36,7 +36,8 @@ async fn connections_that_hang_leave_it_blind_for_less_than_thirty_seconds() {
     let cluster = with_crds().await;
     let proxy = Proxy::to(&cluster).await;
     let mut operator = Operator::start_alone(&cluster, USER, Some(&proxy.url()));
-    operator.message("starting controllers");
+    // A request of its start that hangs is waited for as long as any request: that is another matter.
+    eventually("it is ready", async || operator.ready()).await;
     // Every connection that there is goes silent, and nobody says so. New ones are served.
     proxy.hang();
     let begin = Instant::now();

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, ObjectReference, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kerf_api::conditions::Status;
 use kerf_model::{
     Labels,
     pod::{Phase, PodParts},
@@ -64,29 +65,12 @@ pub struct Condition {
     pub since: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    True,
-    False,
-    Unknown,
-}
-
 /// The reasons that decisions tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     Unschedulable,
     SchedulingGated,
     Other,
-}
-
-impl Status {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
 }
 
 impl Pod {
@@ -162,7 +146,7 @@ impl Pod {
         &self.metadata.owners
     }
 
-    /// What decisions read of it; the node is told by [`Pod::node_name`].
+    /// What decisions read of it. [`Pod::node_name`] has the node.
     pub fn spec(&self) -> &PodSpec {
         &self.spec
     }

@@ -4,13 +4,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kerf_api::taints;
+use kerf_api::{conditions::Status, taints};
 use kerf_model::{Effect, Taint, Toleration, pod::Phase};
 
 use crate::{
     Pod,
     do_not_disrupt::Protection,
-    pod::{Condition, Reason, Status},
+    pod::{Condition, Reason},
 };
 
 /// A terminating pod that is still there this long after its time is stuck: nothing on the node will end it.

@@ -1,7 +1,7 @@
 //! Whether what is known of the cluster may be wrong, because nothing is heard about some kind of object.
 //!
-//! A right that was taken away, or an API server that refuses one kind for a while, leaves the rest working. Pods that nobody hears
-//! of would make their nodes look empty: such a node would be disrupted, and its drain would be over before it began.
+//! A right that was taken away, or an API server that refuses one kind for a while, leaves the rest working. A node whose
+//! pods the operator does not hear of would look empty: such a node would be disrupted, and its drain would be over before it began.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

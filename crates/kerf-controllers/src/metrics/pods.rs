@@ -7,7 +7,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kerf_cluster::{Change, Delta, Key, Pod, pod::Status, pods};
+use kerf_api::conditions::Status;
+use kerf_cluster::{Change, Delta, Key, Pod, pods};
 use kerf_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
